@@ -1,0 +1,1 @@
+"""From a failing check to a validated patch: git, checks, localisation, candidates, fix."""

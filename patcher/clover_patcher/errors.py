@@ -1,0 +1,36 @@
+"""The patcher's exceptions; each carries the exit code that `clover-code fix` ends with.
+
+::
+
+    PatcherError
+    ├── UsageError       2    not a git repository, dirty file in the way, check command not found
+    ├── BaselineError    3    the check passes already, or fails differently each time
+    ├── TreeChanged      4    a file changed between reading and writing
+    └── BudgetExceeded   124  the time budget ran out
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+
+class PatcherError(Exception):
+    """Base of everything the patcher raises on purpose; messages are one line."""
+
+    exit_code: ClassVar[int] = 1
+
+
+class UsageError(PatcherError):
+    exit_code = 2
+
+
+class BaselineError(PatcherError):
+    exit_code = 3
+
+
+class TreeChanged(PatcherError):
+    exit_code = 4
+
+
+class BudgetExceeded(PatcherError):
+    exit_code = 124

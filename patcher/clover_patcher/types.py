@@ -1,0 +1,115 @@
+"""Data that the patcher's rooms hand to each other. Immutable; offsets are bytes, lines 1-based."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+Status = Literal["passed", "failed", "timeout", "error"]
+
+
+@dataclass(frozen=True, slots=True)
+class Edit:
+    """Replace bytes [start, end) of a file's current content by `new`."""
+
+    path: str
+    """Repository-relative, posix separators."""
+    start: int
+    end: int
+    new: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """One traceback frame inside the repository, outermost first."""
+
+    path: str
+    line: int
+    function: str
+
+
+@dataclass(frozen=True, slots=True)
+class TestFailure:
+    """One failing test, or the whole command where tests are unknown (`nodeid` = "")."""
+
+    __test__ = False  # not a pytest class
+
+    nodeid: str
+    kind: str
+    """Exception type, "timeout", or "exit N"."""
+    message: str
+    frames: tuple[Frame, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What one run of the check gave."""
+
+    status: Status
+    seconds: float
+    failures: tuple[TestFailure, ...] = ()
+    passed: int = 0
+    output: str = ""
+    """Tail of what the check printed."""
+
+    @property
+    def signature(self) -> frozenset[tuple[str, str]]:
+        """Same signature twice = the same failure."""
+        return frozenset((f.nodeid, f.kind) for f in self.failures) or frozenset(
+            {("", self.status)}
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class TestCoverage:
+    """Lines of repository files that one test executed."""
+
+    __test__ = False
+
+    nodeid: str
+    failed: bool
+    lines: frozenset[tuple[str, int]]
+
+
+@dataclass(frozen=True, slots=True)
+class Location:
+    """A suspicious line; `score` falls from 1.0, `reasons` says why in words."""
+
+    path: str
+    line: int
+    score: float
+    reasons: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """One edit worth trying. `logprob` is the model's, None before ranking."""
+
+    edit: Edit
+    line: int
+    kind: str
+    """"operator", "name", "constant", "call", "cloze", "insert", "delete", "line", …"""
+    text: str
+    """The line(s) after the edit, for people."""
+    logprob: float | None = None
+    priority: float = 0.0
+    """Higher is tried first; location score, model and template prior together."""
+
+
+@dataclass(frozen=True, slots=True)
+class Validation:
+    """A candidate and what the check said."""
+
+    candidate: Candidate
+    outcome: Outcome
+
+
+@dataclass(frozen=True, slots=True)
+class EngineUse:
+    """The engine's part in a run."""
+
+    calls: int = 0
+    forward_passes: int = 0
+    seconds: float = 0.0
+    detail: str = ""
+    extra: dict[str, float] = field(default_factory=dict)
