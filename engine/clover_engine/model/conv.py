@@ -1,0 +1,43 @@
+"""The short depthwise convolution of a GDN layer: causal as pretrained, plus a right branch.
+
+The right branch reads the following K positions of the block and starts at zero, so a
+converted checkpoint begins exactly at its base's causal behaviour.
+"""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+
+def shifted_sum(x: Tensor, weight: Tensor, rows: int) -> Tensor:
+    """Σ_j weight[:, j] · x[..., i + j, :] for i in 0..rows-1; x [..., rows+J-1, C], weight [C, J]."""
+    out = x[..., :rows, :] * weight[:, 0]
+    for j in range(1, weight.shape[1]):
+        out = torch.addcmul(out, x[..., j : j + rows, :], weight[:, j])
+    return out
+
+
+class ShortConv(nn.Module):
+    """Depthwise, no bias. `weight` [channels, 1, K] as in Hugging Face checkpoints."""
+
+    def __init__(self, channels: int, width: int) -> None:
+        super().__init__()
+        self.width = width
+        self.weight = nn.Parameter(torch.empty(channels, 1, width))
+        nn.init.uniform_(self.weight, -(width**-0.5), width**-0.5)
+        self.right = nn.Parameter(torch.zeros(channels, width))
+
+    def clean(self, inputs: Tensor, rows: int) -> Tensor:
+        """inputs [N, K-1 + rows, C] → silu(causal) [N, rows, C]."""
+        return F.silu(shifted_sum(inputs, self.weight[:, 0].to(inputs.dtype), rows))
+
+    def block(self, tails: Tensor, block: Tensor) -> Tensor:
+        """tails [N, b, K-1, C], block [N, b, B, C] → silu(causal + right) [N, b, B, C]."""
+        rows = block.shape[-2]
+        causal = shifted_sum(
+            torch.cat([tails, block], dim=-2), self.weight[:, 0].to(block.dtype), rows
+        )
+        ahead = F.pad(block, (0, 0, 0, self.width))[..., 1:, :]
+        return F.silu(causal + shifted_sum(ahead, self.right.to(block.dtype), rows))
