@@ -1,0 +1,269 @@
+"""Edits as bytes: applying them, showing them as a unified diff, writing them safely.
+
+Nothing here decodes a file. Line ends, byte order marks, encodings and a missing final newline
+survive because bytes outside an edit are never looked at.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import stat
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from difflib import SequenceMatcher
+from pathlib import Path, PurePosixPath
+
+from .errors import TreeChanged, UsageError
+from .types import Edit
+
+_CONTEXT = 3
+_NO_NEWLINE = b"\n\\ No newline at end of file\n"
+
+
+@dataclass(frozen=True, slots=True)
+class FileChange:
+    """A file's whole content before and after. `path` is relative, with posix separators."""
+
+    path: str
+    before: bytes
+    after: bytes
+
+
+def apply_edits(data: bytes, edits: Sequence[Edit]) -> bytes:
+    """Replaces the edits' byte ranges in `data`; ranges refer to `data` as given.
+
+    Raises `ValueError` where a range lies outside the data or two ranges overlap.
+    """
+    pieces, at = [], 0
+    for edit in sorted(edits, key=lambda e: (e.start, e.end)):
+        if not at <= edit.start <= edit.end <= len(data):
+            raise ValueError(f"edit {edit.start}:{edit.end} of {edit.path} overlaps or is outside")
+        pieces += [data[at : edit.start], edit.new]
+        at = edit.end
+    return b"".join([*pieces, data[at:]])
+
+
+def changes(files: Mapping[str, bytes], edits: Sequence[Edit]) -> list[FileChange]:
+    """Groups edits by file and applies them to `files`; files without a difference are left out.
+
+    Raises `KeyError` for an edit of an unknown file, `ValueError` as `apply_edits` does.
+    """
+    found = []
+    for path in sorted({edit.path for edit in edits}):
+        before = files[path]
+        after = apply_edits(before, [edit for edit in edits if edit.path == path])
+        if after != before:
+            found.append(FileChange(path, before, after))
+    return found
+
+
+def unified_diff(changed: Sequence[FileChange]) -> bytes:
+    """A patch that `git apply` and `patch -p1` accept, with the files' own bytes in it."""
+    return b"".join(part for change in changed for part in _file_diff(change))
+
+
+def write_changes(root: Path, changed: Sequence[FileChange]) -> None:
+    """Writes all changes below `root`, or none.
+
+    Each file must still hold its `before` bytes. Mode and hard links survive; the new content
+    replaces the old one in a single step (a hard-linked file is overwritten in place instead).
+
+    Raises `TreeChanged` where a file differs, is missing or cannot be written any more, and
+    `UsageError` for a path that must not be written (see `safe_path`) or a read-only file.
+    """
+    targets = [safe_path(root, change.path) for change in changed]
+    staged: list[Path | None] = []
+    done: list[int] = []
+    try:
+        for change, target in zip(changed, targets, strict=True):
+            _expect(target, change)
+            staged.append(_stage(target, change.after))
+        for number, (change, target) in enumerate(zip(changed, targets, strict=True)):
+            _expect(target, change)
+            done.append(number)
+            _swap(staged[number], target, change.after)
+    except BaseException as exc:
+        for number in done:
+            _restore(targets[number], changed[number], in_place=staged[number] is None)
+        if isinstance(exc, OSError):
+            raise TreeChanged(f"could not write {exc.filename}: {exc.strerror}") from exc
+        raise
+    finally:
+        for temporary in filter(None, staged):
+            temporary.unlink(missing_ok=True)
+
+
+def safe_path(root: Path, path: str) -> Path:
+    """The absolute path of a regular file that a patch may write.
+
+    Raises `UsageError`: the path leaves the repository, goes through a link, names something
+    of git's own (`.git`, `.gitignore`, `.github`, …), or is not a regular writable file.
+    """
+    parts = PurePosixPath(path).parts
+    if not parts or path.startswith("/") or ".." in parts or "\0" in path:
+        raise UsageError(f"{path!r} is not a path inside the repository")
+    if any(part.lower().startswith(".git") for part in parts):
+        raise UsageError(f"{path} belongs to git: patches never touch it")
+    at = root
+    for part in parts:
+        at = at / part
+        if at.is_symlink():
+            raise UsageError(f"{path} goes through a symbolic link: name the real file")
+    try:
+        mode = at.lstat().st_mode
+    except OSError as exc:
+        raise TreeChanged(f"{path} is gone: run the command again") from exc
+    if not stat.S_ISREG(mode):
+        raise UsageError(f"{path} is not a regular file")
+    if not mode & 0o222:
+        raise UsageError(f"{path} is read-only: make it writable with `chmod u+w`")
+    return at
+
+
+def sha256(data: bytes) -> str:
+    """Hexadecimal digest that identifies a file's content."""
+    return hashlib.sha256(data).hexdigest()
+
+
+def _expect(target: Path, change: FileChange) -> None:
+    try:
+        same = sha256(target.read_bytes()) == sha256(change.before)
+    except OSError:
+        same = False
+    if not same:
+        raise TreeChanged(f"{change.path} changed meanwhile: run the command again")
+
+
+def _stage(target: Path, data: bytes) -> Path | None:
+    """Writes `data` to a file next to the target; None where the target must keep its inode."""
+    info = target.stat()
+    if info.st_nlink > 1:
+        return None
+    handle, name = tempfile.mkstemp(prefix=".clover-", suffix=".tmp", dir=target.parent)
+    with os.fdopen(handle, "wb") as out:
+        out.write(data)
+        out.flush()
+        os.fchmod(out.fileno(), stat.S_IMODE(info.st_mode))
+        with suppress(OSError):
+            os.fchown(out.fileno(), info.st_uid, info.st_gid)
+        os.fsync(out.fileno())
+    return Path(name)
+
+
+def _swap(temporary: Path | None, target: Path, data: bytes) -> None:
+    if temporary is not None:
+        os.replace(temporary, target)
+        return
+    with target.open("r+b") as out:
+        out.write(data)
+        out.truncate()
+        out.flush()
+        os.fsync(out.fileno())
+
+
+def _restore(target: Path, change: FileChange, *, in_place: bool) -> None:
+    """Puts the old bytes back where ours arrived, or half arrived."""
+    with suppress(OSError):
+        if in_place or target.read_bytes() == change.after:
+            _swap(_stage(target, change.before), target, change.before)
+
+
+def _file_diff(change: FileChange) -> Iterator[bytes]:
+    old, new = _lines(change.before), _lines(change.after)
+    yield b"diff --git %s %s\n" % (_quoted("a/" + change.path), _quoted("b/" + change.path))
+    yield b"--- %s\n+++ %s\n" % (_header("a/" + change.path), _header("b/" + change.path))
+    for group in _hunks(_opcodes(old, new)):
+        first, last = group[0], group[-1]
+        old_range, new_range = _range(first[1], last[2]), _range(first[3], last[4])
+        yield b"@@ -%s +%s @@\n" % (old_range, new_range)
+        for tag, i1, i2, j1, j2 in group:
+            if tag == "equal":
+                yield from (_marked(b" ", line) for line in old[i1:i2])
+            else:
+                yield from (_marked(b"-", line) for line in old[i1:i2])
+                yield from (_marked(b"+", line) for line in new[j1:j2])
+
+
+_Opcode = tuple[str, int, int, int, int]
+
+
+def _opcodes(old: Sequence[bytes], new: Sequence[bytes]) -> list[_Opcode]:
+    """How `old` becomes `new`; common ends are cut off first, so that big files are cheap."""
+    head = _common(lambda i: old[i] == new[i], min(len(old), len(new)))
+    rest = min(len(old), len(new)) - head
+    tail = _common(lambda i: old[-1 - i] == new[-1 - i], rest)
+    middle = SequenceMatcher(
+        None, old[head : len(old) - tail], new[head : len(new) - tail], autojunk=False
+    ).get_opcodes()
+    codes: list[_Opcode] = [("equal", 0, head, 0, head)] if head else []
+    codes += [(t, a + head, b + head, c + head, d + head) for t, a, b, c, d in middle]
+    if tail:
+        codes.append(("equal", len(old) - tail, len(old), len(new) - tail, len(new)))
+    return codes
+
+
+def _common(same: Callable[[int], bool], limit: int) -> int:
+    return next((i for i in range(limit) if not same(i)), limit)
+
+
+def _hunks(codes: Sequence[_Opcode]) -> Iterator[list[_Opcode]]:
+    """Groups opcodes with three lines of context; far-apart changes get hunks of their own."""
+    group: list[_Opcode] = []
+    for number, (tag, i1, i2, j1, j2) in enumerate(codes):
+        if tag != "equal":
+            group.append((tag, i1, i2, j1, j2))
+            continue
+        first, last = number == 0, number == len(codes) - 1
+        if group and not last and i2 - i1 <= 2 * _CONTEXT:
+            group.append((tag, i1, i2, j1, j2))
+            continue
+        if group:
+            n = min(_CONTEXT, i2 - i1)
+            yield [*group, (tag, i1, i1 + n, j1, j1 + n)]
+        n = min(_CONTEXT, i2 - i1)
+        group = [] if last and not first else [(tag, i2 - n, i2, j2 - n, j2)]
+    if any(code[0] != "equal" for code in group):
+        yield group
+
+
+def _range(start: int, end: int) -> bytes:
+    count = end - start
+    first = start + 1 if count else start
+    return b"%d" % first if count == 1 else b"%d,%d" % (first, count)
+
+
+def _lines(data: bytes) -> list[bytes]:
+    """Lines with their ends; only a line feed ends one."""
+    lines = data.split(b"\n")
+    last = lines.pop()
+    return [line + b"\n" for line in lines] + ([last] if last else [])
+
+
+def _marked(mark: bytes, line: bytes) -> bytes:
+    return mark + line if line.endswith(b"\n") else mark + line + _NO_NEWLINE
+
+
+def _header(name: str) -> bytes:
+    """A name for the `---` and `+++` lines; a tab ends names with blanks, as git does it."""
+    quoted = _quoted(name)
+    return quoted + b"\t" if b" " in quoted else quoted
+
+
+def _quoted(name: str) -> bytes:
+    """A name as git writes it: in C quotes where it holds a quote, backslash or control byte."""
+    raw = os.fsencode(name)
+    if not any(byte < 0x20 or byte in b'"\\\x7f' for byte in raw):
+        return raw
+    short = {7: b"a", 8: b"b", 9: b"t", 10: b"n", 11: b"v", 12: b"f", 13: b"r", 34: b'"', 92: b"\\"}
+    out = bytearray(b'"')
+    for byte in raw:
+        if byte in short:
+            out += b"\\" + short[byte]
+        elif byte < 0x20 or byte == 0x7F:
+            out += b"\\%03o" % byte
+        else:
+            out.append(byte)
+    return bytes(out + b'"')

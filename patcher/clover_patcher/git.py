@@ -1,0 +1,245 @@
+"""The only room that touches git: finding the repository, listing files, detached worktrees.
+
+GitPython's command runner is used and nothing else of it: every call opens a short-lived
+`Repo`, uses `repo.git.*`, and closes it. Three rules hold for every command:
+
+- variables `GIT_*` of the surrounding process (a hook that calls us, say) do not reach git;
+- configuration of the repository that names programs (hooks, fsmonitor, transports) is
+  overridden for the command, so that looking at a repository never runs its code;
+- the user's index is never locked or refreshed, and no file is added, checked out or cleaned,
+  so that content filters have no occasion to run.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from .errors import UsageError
+
+if TYPE_CHECKING:
+    from git import Repo
+
+_KEPT = frozenset(
+    {"GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM", "GIT_CONFIG_NOSYSTEM", "GIT_EXEC_PATH"}
+)
+"""`GIT_*` variables that say where git and the user's own configuration are."""
+
+_OVERRIDES = {
+    "core.hooksPath": os.devnull,
+    "core.fsmonitor": "false",
+    "gc.auto": "0",
+    "maintenance.auto": "false",
+    "protocol.allow": "never",
+    "worktree.useRelativePaths": "false",
+}
+
+_GITLINK = b"160000"
+_environ_lock = threading.RLock()
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """What stands in a working tree. Paths are relative, with posix separators."""
+
+    files: tuple[str, ...]
+    """Tracked files and untracked ones that no ignore rule covers, submodules included."""
+    ignored: tuple[str, ...]
+    """Ignored files; a directory that is ignored as a whole ends with "/"."""
+
+
+@dataclass(frozen=True, slots=True)
+class Repository:
+    """A repository with a working tree; `root` is the top of that tree, links resolved."""
+
+    root: Path
+    common_dir: Path
+    """Where objects and worktree records live (`.git` of the main working tree)."""
+
+    @classmethod
+    def open(cls, start: Path) -> Repository:
+        """Finds the repository around `start`.
+
+        Raises `UsageError`: no repository, a bare one, one that git refuses, git not installed.
+        """
+        with _repo(start, search=True) as repo:
+            if _git(repo, "rev_parse", "--is-bare-repository").strip() == b"true":
+                raise UsageError(
+                    f"{start} is a bare repository: clone it and run the command in the clone"
+                )
+            top = _path(_git(repo, "rev_parse", "--show-toplevel"))
+            common = _path(_git(repo, "rev_parse", "--path-format=absolute", "--git-common-dir"))
+        return cls(top.resolve(), common.resolve())
+
+    def listing(self) -> Listing:
+        """Lists the working tree as git sees it, without touching the index."""
+        with _repo(self.root) as repo:
+            ignored = _names(
+                _git(
+                    repo,
+                    "ls_files",
+                    "-z",
+                    "--others",
+                    "--ignored",
+                    "--exclude-standard",
+                    "--directory",
+                )
+            )
+        return Listing(tuple(sorted(_files(self.root))), tuple(ignored))
+
+    def head(self) -> str | None:
+        """The commit that HEAD names; None where there is no commit yet."""
+        with _repo(self.root) as repo:
+            out = _git(repo, "rev_parse", "--verify", "--quiet", "HEAD^{commit}", check=False)
+        return out.strip().decode() or None
+
+    def add_worktree(self, path: Path) -> None:
+        """Makes a detached worktree at HEAD with an index and no files.
+
+        Raises `UsageError` where git refuses, with git's own words.
+        """
+        commit = self.head() or self._empty_commit()
+        with _repo(self.root) as repo:
+            _git(repo, "worktree", "add", "--detach", "--no-checkout", "--", str(path), commit)
+        with _repo(path) as repo:
+            _git(repo, "read_tree", "HEAD")
+
+    def remove_worktree(self, path: Path) -> None:
+        """Removes a worktree's files and its record; a worktree that is gone already is fine."""
+        with _repo(self.root) as repo:
+            _git(repo, "worktree", "remove", "--force", "--force", "--", str(path), check=False)
+
+    def worktrees(self) -> list[Path]:
+        """Paths of all linked worktrees on record, whether they still exist or not."""
+        found = []
+        for record in sorted((self.common_dir / "worktrees").glob("*/gitdir")):
+            try:
+                found.append(_path(record.read_bytes()).parent)
+            except OSError:
+                continue
+        return found
+
+    def _empty_commit(self) -> str:
+        """A commit without files or parents, for repositories that have no commit yet."""
+        person = {"NAME": "clover-code", "EMAIL": "clover-code@localhost", "DATE": "1970-01-01T00:00:00Z"}
+        env = {f"GIT_{role}_{k}": v for role in ("AUTHOR", "COMMITTER") for k, v in person.items()}
+        with _repo(self.root) as repo:
+            tree = _git(repo, "hash_object", "-t", "tree", "--", os.devnull).strip().decode()
+            made = _git(repo, "commit_tree", "-m", "Nothing yet", tree, env=env)
+        return made.strip().decode()
+
+
+def _files(root: Path, prefix: str = "") -> set[str]:
+    """Tracked and untracked files below `root`, submodules that are checked out included."""
+    with _repo(root) as repo:
+        staged = _git(repo, "ls_files", "-z", "--cached", "--stage")
+        others = _git(repo, "ls_files", "-z", "--others", "--exclude-standard")
+    found: set[str] = set()
+    for entry in filter(None, staged.split(b"\0")):
+        info, _, raw = entry.partition(b"\t")
+        name = os.fsdecode(raw)
+        if not info.startswith(_GITLINK):
+            found.add(prefix + name)
+        elif (root / name / ".git").exists():
+            found |= _files(root / name, f"{prefix}{name}/")
+    found.update(prefix + name for name in _names(others) if not name.endswith("/"))
+    return found
+
+
+@contextmanager
+def _repo(path: Path, *, search: bool = False) -> Iterator[Repo]:
+    """Opens a repository for a few commands and closes it again."""
+    try:
+        from git import InvalidGitRepositoryError, NoSuchPathError, Repo
+    except ImportError as exc:
+        raise UsageError("git was not found: install git and put it on PATH") from exc
+    try:
+        with _clean_environ():
+            repo = Repo(path, search_parent_directories=search, expand_vars=False)
+    except (InvalidGitRepositoryError, NoSuchPathError) as exc:
+        raise UsageError(
+            f"{path} is not in a git repository: run `git init` there, or go to one"
+        ) from exc
+    with repo:
+        yield repo
+
+
+def _git(
+    repo: Repo, command: str, *args: str, env: Mapping[str, str] | None = None, check: bool = True
+) -> bytes:
+    """Runs one git command and returns its standard output.
+
+    Raises `UsageError` with git's first line of complaint, unless `check` is false.
+    """
+    from git import GitCommandNotFound
+
+    with _clean_environ():
+        try:
+            status, out, complaint = getattr(repo.git, command)(
+                *args,
+                env=_environment() | dict(env or {}),
+                with_extended_output=True,
+                with_exceptions=False,
+                stdout_as_string=False,
+                strip_newline_in_stdout=False,
+            )
+        except GitCommandNotFound as exc:
+            raise UsageError("git was not found: install git and put it on PATH") from exc
+    if status and check:
+        raise UsageError(_explain(repo, command, complaint))
+    return bytes(out)
+
+
+def _explain(repo: Repo, command: str, complaint: str) -> str:
+    lines = [line.strip() for line in complaint.splitlines() if line.strip()]
+    first = lines[0].removeprefix("fatal: ") if lines else "no reason given"
+    if "dubious ownership" in complaint:
+        return (
+            f"git does not trust {repo.working_dir}: its owner is someone else; "
+            f"run `git config --global --add safe.directory '{repo.working_dir}'`"
+        )
+    return f"git {command.replace('_', '-')} failed: {first}"
+
+
+def _environment() -> dict[str, str]:
+    """What git gets on top of the cleaned environment."""
+    env = {
+        "GIT_OPTIONAL_LOCKS": "0",
+        "GIT_TERMINAL_PROMPT": "0",
+        "GIT_NO_LAZY_FETCH": "1",
+        "GIT_CONFIG_COUNT": str(len(_OVERRIDES)),
+    }
+    for number, (key, value) in enumerate(_OVERRIDES.items()):
+        env[f"GIT_CONFIG_KEY_{number}"] = key
+        env[f"GIT_CONFIG_VALUE_{number}"] = value
+    return env
+
+
+@contextmanager
+def _clean_environ() -> Iterator[None]:
+    """Takes `GIT_*` out of this process's environment while one command starts and runs."""
+    with _environ_lock:
+        taken = {
+            name: os.environ.pop(name)
+            for name in list(os.environ)
+            if name.startswith("GIT_") and name not in _KEPT
+        }
+        try:
+            yield
+        finally:
+            os.environ.update(taken)
+
+
+def _names(output: bytes) -> list[str]:
+    """File names of a command's `-z` output."""
+    return [os.fsdecode(raw) for raw in output.split(b"\0") if raw]
+
+
+def _path(output: bytes) -> Path:
+    """The path in a command's output: everything before the final newline."""
+    return Path(os.fsdecode(output.removesuffix(b"\n")))

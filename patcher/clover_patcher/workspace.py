@@ -1,0 +1,213 @@
+"""A place to try patches: copies of the working tree, dirty state included, outside of it.
+
+Each copy is a detached git worktree (so that checks which ask git get answers) whose files are
+the user's own bytes, copied rather than checked out: no content filter runs, no line end is
+normalised, nothing is added to the user's index or object store.
+
+A workspace holds a lock while it is in use. One that a killed run left behind is removed, with
+its worktree records, when the next run starts.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import json
+import os
+import shutil
+import stat
+import tempfile
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from .edits import sha256
+from .errors import TreeChanged, UsageError
+from .git import Listing, Repository
+from .snapshot import Stamp, copy_files, unchanged, worth_copying
+
+_PREFIX = "clover-fix-"
+_LOCK, _OWNER = "lock", "owner.json"
+_YOUNG_S = 60.0
+"""A folder without a lock file is left alone this long: its run may just be starting."""
+
+
+class Workspace:
+    """Copies of a repository's working tree in a temporary folder; a context manager.
+
+    `trees` are ready to run checks in; `scratch` is an empty folder for other temporary files.
+    Entering raises `UsageError` where no worktree can be made, `TreeChanged` where files change
+    while they are copied.
+    """
+
+    def __init__(self, repository: Repository, *, trees: int = 1) -> None:
+        self.repository = repository
+        self.trees: list[Path] = []
+        self.stamps: dict[str, Stamp] = {}
+        self._wanted = trees
+        self._listing: Listing | None = None
+        self._folder: Path | None = None
+        self._lock = -1
+
+    def __enter__(self) -> Workspace:
+        sweep(self.repository)
+        self._folder, self._lock = _claim(_temporary_root(self.repository.root))
+        try:
+            owner = {"root": str(self.repository.root), "pid": os.getpid()}
+            (self._folder / _OWNER).write_text(json.dumps(owner))
+            self.scratch.mkdir()
+            self._listing = self.repository.listing()
+            self.stamps = self._add(self.repository.root)
+            for _ in range(self._wanted - 1):
+                self._add(self.trees[0])
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        value: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    @property
+    def scratch(self) -> Path:
+        assert self._folder is not None, "the workspace is not open"
+        return self._folder / "scratch"
+
+    @property
+    def python_files(self) -> list[str]:
+        """Python files that a patch may be about: tracked, or untracked and not ignored."""
+        assert self._listing is not None, "the workspace is not open"
+        return [name for name in self._listing.files if name in self.stamps]
+
+    def read(self, path: str) -> bytes:
+        """A Python file's bytes as of the snapshot.
+
+        Raises `TreeChanged` where the check itself has rewritten the file in the meantime.
+        """
+        data = (self.trees[0] / path).read_bytes()
+        if sha256(data) != self.stamps[path].sha256:
+            raise TreeChanged(f"the check rewrites {path}, so it cannot be repaired")
+        return data
+
+    def changed(self) -> list[str]:
+        """Python files of the user's tree that differ from the snapshot now."""
+        root = self.repository.root
+        return [path for path, stamp in self.stamps.items() if not unchanged(root / path, stamp)]
+
+    def fresh(self) -> Path:
+        """One more copy, untouched by earlier runs.
+
+        Raises `TreeChanged` where the user's Python files differ from the snapshot.
+        """
+        stamps = self._add(self.repository.root)
+        for path, stamp in self.stamps.items():
+            if path not in stamps or stamps[path].sha256 != stamp.sha256:
+                raise TreeChanged(f"{path} changed meanwhile: run the command again")
+        return self.trees[-1]
+
+    def close(self) -> None:
+        """Removes everything: files, folder, worktree records. Safe to call twice."""
+        if self._folder is None:
+            return
+        _remove(self.repository, self._folder)
+        os.close(self._lock)
+        self._folder = None
+
+    def _add(self, source: Path) -> dict[str, Stamp]:
+        """Makes one more worktree with the files of `source` in it."""
+        assert self._folder is not None and self._listing is not None
+        target = self._folder / str(len(self.trees)) / self.repository.root.name
+        target.parent.mkdir()
+        self.repository.add_worktree(target)
+        stamps = copy_files(source, self._listing.files, target)
+        ignored = worth_copying(self.repository.root, self._listing.ignored)
+        copy_files(source, ignored, target)
+        self.trees.append(target)
+        return stamps
+
+
+def sweep(repository: Repository) -> None:
+    """Removes what killed runs left behind: folders without a live lock, worktree records."""
+    for folder in _temporary_root(repository.root).glob(_PREFIX + "*"):
+        with suppress(OSError):
+            _remove_if_stale(folder)
+    for tree in repository.worktrees():
+        if not tree.exists() and any(part.startswith(_PREFIX) for part in tree.parts):
+            repository.remove_worktree(tree)
+
+
+def _temporary_root(root: Path) -> Path:
+    """A folder for temporary files that is not inside the repository."""
+    for folder in (tempfile.gettempdir(), "/tmp", "/var/tmp", str(Path.home())):
+        path = Path(folder).resolve()
+        if path.is_dir() and os.access(path, os.W_OK) and not path.is_relative_to(root):
+            return path
+    raise UsageError(f"no writable temporary folder outside {root}: set TMPDIR to one")
+
+
+def _claim(parent: Path) -> tuple[Path, int]:
+    """Makes a new locked folder."""
+    while True:
+        folder = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=parent))
+        lock = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT, 0o600)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if os.path.exists(folder / _LOCK):  # else another run took it for a leftover
+                return folder, lock
+            os.close(lock)
+        except OSError as exc:
+            os.close(lock)
+            if exc.errno not in (errno.EAGAIN, errno.EACCES):
+                raise UsageError(f"cannot lock files in {parent}: set TMPDIR elsewhere") from exc
+
+
+def _remove_if_stale(folder: Path) -> None:
+    info = folder.lstat()
+    if not stat.S_ISDIR(info.st_mode) or info.st_uid != os.getuid():
+        return
+    try:
+        lock = os.open(folder / _LOCK, os.O_RDWR)
+    except FileNotFoundError:
+        if time.time() - info.st_mtime > _YOUNG_S:
+            shutil.rmtree(folder, onerror=_make_writable)
+        return
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        _remove(_recorded_repository(folder), folder)
+    except BlockingIOError:
+        return
+    finally:
+        os.close(lock)
+
+
+def _recorded_repository(folder: Path) -> Repository | None:
+    try:
+        return Repository.open(Path(json.loads((folder / _OWNER).read_text())["root"]))
+    except (OSError, ValueError, KeyError, TypeError, UsageError):
+        return None
+
+
+def _remove(repository: Repository | None, folder: Path) -> None:
+    """Removes a workspace's folder, then git's records of the worktrees that were in it."""
+    shutil.rmtree(folder, onerror=_make_writable)
+    if repository is not None:
+        for tree in repository.worktrees():
+            if tree.is_relative_to(folder):
+                repository.remove_worktree(tree)
+
+
+def _make_writable(retry: Callable[..., Any], path: str, _: object) -> None:
+    """Tests may leave folders without write permission behind."""
+    with suppress(OSError):
+        os.chmod(os.path.dirname(path), 0o700)
+        os.chmod(path, 0o700, follow_symlinks=False)
+    with suppress(OSError):
+        retry(path)
