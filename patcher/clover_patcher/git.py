@@ -126,7 +126,8 @@ class Repository:
 
     def _empty_commit(self) -> str:
         """A commit without files or parents, for repositories that have no commit yet."""
-        person = {"NAME": "clover-code", "EMAIL": "clover-code@localhost", "DATE": "1970-01-01T00:00:00Z"}
+        person = {"NAME": "clover-code", "EMAIL": "clover-code@localhost"}
+        person["DATE"] = "1970-01-01T00:00:00Z"
         env = {f"GIT_{role}_{k}": v for role in ("AUTHOR", "COMMITTER") for k, v in person.items()}
         with _repo(self.root) as repo:
             tree = _git(repo, "hash_object", "-t", "tree", "--", os.devnull).strip().decode()

@@ -8,12 +8,13 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
 from clover_patcher import edits
 from clover_patcher.edits import FileChange, apply_edits, changes, unified_diff, write_changes
 from clover_patcher.errors import TreeChanged, UsageError
 from clover_patcher.types import Edit
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 
 def test_edits_refer_to_the_original_bytes() -> None:

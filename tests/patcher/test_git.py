@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 
 import pytest
+
 from clover_patcher.errors import UsageError
 from clover_patcher.git import Repository
 

@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
+
 from clover_patcher.errors import TreeChanged, UsageError
 from clover_patcher.git import Repository
 from clover_patcher.workspace import Workspace, sweep

@@ -1,0 +1,89 @@
+"""An engine that counts what it was used for and can be stopped in the middle of a call."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from typing import Protocol, TypeVar
+
+from clover_engine.api import (
+    CancelToken,
+    ClozeRequest,
+    ClozeResult,
+    DecodeStats,
+    Engine,
+    Health,
+    InfillRequest,
+    InfillResult,
+    ScoreRequest,
+    ScoreResult,
+)
+
+from .types import EngineUse
+
+
+class _Result(Protocol):
+    @property
+    def stats(self) -> DecodeStats: ...
+
+
+Result = TypeVar("Result", bound=_Result)
+
+
+class MeteredEngine:
+    """Passes every call on to `engine`; `stop` cancels the running call and all later ones."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._token = CancelToken()
+        self._lock = threading.Lock()
+        self._calls = 0
+        self._seconds = 0.0
+        self._stats = DecodeStats()
+
+    def infill(self, request: InfillRequest, cancel: CancelToken | None = None) -> InfillResult:
+        return self._count(lambda: self._engine.infill(request, cancel or self._token))
+
+    def score(self, request: ScoreRequest, cancel: CancelToken | None = None) -> ScoreResult:
+        return self._count(lambda: self._engine.score(request, cancel or self._token))
+
+    def cloze(self, request: ClozeRequest, cancel: CancelToken | None = None) -> ClozeResult:
+        return self._count(lambda: self._engine.cloze(request, cancel or self._token))
+
+    def health(self) -> Health:
+        return self._engine.health()
+
+    def close(self) -> None:
+        """Leaves the engine open: its owner closes it."""
+
+    def stop(self) -> None:
+        self._token.cancel()
+
+    @property
+    def use(self) -> EngineUse:
+        """What was used so far; seconds are wall time of all calls together."""
+        with self._lock:
+            return EngineUse(
+                calls=self._calls,
+                forward_passes=self._stats.forward_passes,
+                seconds=round(self._seconds, 3),
+                extra={
+                    "tokens": float(self._stats.tokens),
+                    "prefill_tokens": float(self._stats.prefill_tokens),
+                    "cached_tokens": float(self._stats.cached_tokens),
+                },
+            )
+
+    def _count(self, call: Callable[[], Result]) -> Result:
+        started = time.monotonic()
+        result: Result | None = None
+        try:
+            result = call()
+            return result
+        finally:
+            with self._lock:
+                self._calls += 1
+                self._seconds += time.monotonic() - started
+                if result is not None:
+                    self._stats += result.stats
