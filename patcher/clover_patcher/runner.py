@@ -1,0 +1,368 @@
+"""Runs a check many times in a worktree, each time in a process forked from a prepared one.
+
+The first run of the whole check (`baseline`) says which tests fail and what they import. After
+that a candidate costs a fork: its edits are written, the failing tests run in a process that has
+pytest, its plugins, the installed packages and (where no edited file is involved) the conftest
+files loaded already, and the original bytes come back.
+"""
+
+from __future__ import annotations
+
+import glob
+import tempfile
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from types import TracebackType
+
+from .checks import Check
+from .edits import apply_edits, safe_path
+from .forkclient import ForkServer, Job, Reply, ServerLost, ServerOptions
+from .runs import CoverageLog, Tally, tail
+from .types import Edit, Outcome, TestCoverage
+
+_BASELINE_S = 10.0
+_SHORTEST_S, _LONGEST_S = 1.5, 10.0
+_SHORTEST_CPU_S = 0.5
+_MOST_CUTS = 3
+"""So many hung or crashed tests are stepped over in one run of the whole check."""
+_STAGES = ("collection", "conftest")
+_TRACED_S = 3.0
+"""Tests that took this long in all are traced; beyond that, only some of them."""
+
+
+class Runner:
+    """A check, a worktree to run it in, and the processes that do it. A context manager.
+
+    `timeout_s` replaces the limits that are otherwise derived from the baseline. `tmp` is an
+    existing folder. `original_root` is the repository that the worktree was made from: what an
+    editable install would import from there is imported from the worktree.
+
+    Not for several threads at once. Raises `UsageError` where the check's interpreter cannot
+    import the test framework.
+    """
+
+    def __init__(
+        self,
+        check: Check,
+        worktree: Path,
+        *,
+        timeout_s: float | None = None,
+        tmp: Path,
+        original_root: Path | None = None,
+        network: bool = False,
+    ) -> None:
+        self.check = check
+        self.worktree = worktree.resolve()
+        self.timeout_s = timeout_s
+        self.imported_outside: tuple[str, ...] = ()
+        self._tmp = Path(tempfile.mkdtemp(prefix="runner-", dir=tmp))
+        original = original_root.resolve() if original_root is not None else None
+        self._options = ServerOptions(check, self.worktree, self._tmp, original, not network)
+        self._born = time.time()
+        self._failing: tuple[str, ...] = ()
+        self._expected: frozenset[str] = frozenset()
+        self._durations: dict[str, float] = {}
+        self._modules: list[str] = []
+        self._first: Outcome | None = None
+        self._alone = True
+        self._seconds = 0.0
+        self._stems: dict[str, frozenset[str]] = {}
+        self._server = ForkServer(self._options)
+
+    # --- what others see ----------------------------------------------------------------------
+
+    @property
+    def isolated(self) -> bool:
+        """Whether runs have no network but their own loopback device."""
+        return self._server.isolated
+
+    @property
+    def isolation_problem(self) -> str:
+        """Why the network could not be taken away; "" where it was."""
+        return self._server.isolation_problem
+
+    @property
+    def failing(self) -> tuple[str, ...]:
+        """The baseline's failing tests, in the order in which candidates must pass them."""
+        return self._failing
+
+    @property
+    def limit_s(self) -> float:
+        """Wall time that a candidate's failing tests may take."""
+        return self.timeout_s or min(max(3 * self._seconds, _SHORTEST_S), _LONGEST_S)
+
+    @property
+    def cpu_limit_s(self) -> float:
+        """Processor time that a candidate's failing tests may take."""
+        if self.timeout_s:
+            return self.timeout_s
+        return min(max(0.3 + 5 * self._seconds, _SHORTEST_CPU_S), self.limit_s)
+
+    def baseline(self) -> Outcome:
+        """Runs the whole check on the worktree as it is; call it twice to see flaky checks."""
+        tally = self._run_whole(first=self._first is None)
+        outcome = tally.outcome()
+        if self._first is None:
+            self._learn(tally, outcome)
+            self._first = outcome
+            self._prepare()
+            return outcome
+        if outcome.signature != self._first.signature and self._modules:
+            self._modules = []  # perhaps only because of what the server imported beforehand
+            self._restart()
+            tally = self._run_whole(first=False)
+            outcome = tally.outcome()
+        self._seconds = min(self._seconds, tally.seconds - tally.hung_seconds)
+        return outcome
+
+    def run(self, edits: Sequence[Edit], *, only_failing: bool = True) -> Outcome:
+        """Runs the check with the edits in place: first the failing tests, then everything.
+
+        `only_failing=False` skips the first part. The original bytes are restored in any case.
+        Raises `UsageError` for edits of files that must not be written, `TreeChanged` where a
+        file is gone, `ValueError` for edits that overlap.
+        """
+        with self._edited(edits) as paths:
+            cold = bool(self._server.loaded & paths)
+            if cold:
+                self._restart()
+            try:
+                if only_failing and self._failing:
+                    outcome = self._run_failing(paths)
+                    if outcome.status != "passed":
+                        return outcome
+                return self._run_candidate_whole()
+            finally:
+                if cold:
+                    self._restart()
+
+    def trace(self) -> list[TestCoverage]:
+        """Lines that each test executes; for a hanging test, until its time limit.
+
+        Empty for a check that is not Python. Import-time lines are named "import:FILE".
+        """
+        if self.check.kind == "command":
+            return []
+        log, tally = CoverageLog(), self._tally()
+        longest = max(self._durations.values(), default=0.0)
+        job = Job(
+            select=self._traced_tests(),
+            idle=min(max(1.0, 20 * longest), self.timeout_s or _BASELINE_S),
+            graceful=True,
+        )
+        for number in range(_MOST_CUTS + 1):
+            record = self._tmp / f"trace-{number}"
+            job.trace, job.deselect = str(record), sorted(tally.finished)
+            reply = self._ask(job)
+            log.add(reply, record)
+            record.unlink(missing_ok=True)
+            if not tally.add(reply, ""):
+                break
+        return log.coverage(tally)
+
+    def adopt(self, other: Runner) -> None:
+        """Takes over what another runner of the same check learned from its baseline."""
+        self._failing, self._expected = other._failing, other._expected
+        self._durations, self._modules = other._durations, other._modules
+        self._first, self._seconds = other._first, other._seconds
+        self.imported_outside = other.imported_outside
+        self._prepare()
+
+    def close(self) -> None:
+        """Ends all processes. Safe to call twice."""
+        self._server.close()
+
+    def __enter__(self) -> Runner:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        value: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    # --- the whole check ----------------------------------------------------------------------
+
+    def _run_whole(self, *, first: bool) -> Tally:
+        """Runs everything, stepping over tests that hang or crash."""
+        tally = self._tally()
+        limit = self.timeout_s or (_BASELINE_S if first else self.limit_s)
+        job = Job(modules=True, texts=3, write_bytecode=first, idle=limit, graceful=True)
+        if self.check.kind == "command":
+            job.wall, job.idle = (limit if not first else max(limit, _BASELINE_S)), None
+        for _ in range(_MOST_CUTS + 1):
+            job.deselect = sorted(tally.finished)
+            stuck = tally.add(self._ask(job), tail(self._output))
+            if not stuck:
+                break
+            if tally.timed_out:
+                longest = max(tally.passed.values(), default=0.0)
+                job.idle = min(limit, max(1.0, 5 * longest))
+        return tally
+
+    def _learn(self, tally: Tally, outcome: Outcome) -> None:
+        failures = sorted(outcome.failures, key=lambda f: f.kind == "timeout")  # slow ones last
+        self._failing = tuple(f.nodeid for f in failures if f.nodeid)
+        if any(not f.nodeid for f in failures):
+            self._failing = ()  # something besides single tests: only the whole check tells
+        self._expected = frozenset(tally.passed)
+        self._durations = dict(tally.passed)
+        self._modules = tally.modules
+        self.imported_outside = tuple(sorted(tally.outside))
+        self._seconds = tally.seconds - tally.hung_seconds
+        drop_young_bytecode(self.worktree, self._born)
+
+    def _run_candidate_whole(self) -> Outcome:
+        job = Job(maxfail=1, texts=1, wall=self._whole_limit())
+        tally = self._tally()
+        tally.add(self._ask(job), tail(self._output))
+        return tally.outcome(self._expected | set(self._failing))
+
+    def _traced_tests(self) -> list[str] | None:
+        """All tests (None), or the failing ones and some that pass where all take too long."""
+        if sum(self._durations.values()) <= _TRACED_S or not self._failing:
+            return None
+        files = {nodeid.split("::")[0] for nodeid in self._failing}
+        near_first = sorted(
+            self._durations.items(), key=lambda d: (d[0].split("::")[0] not in files, d[1])
+        )
+        chosen, total = list(self._failing), 0.0
+        for nodeid, seconds in near_first:
+            total += seconds
+            if total <= _TRACED_S:
+                chosen.append(nodeid)
+        return chosen
+
+    def _whole_limit(self) -> float:
+        return max(self.limit_s, 3 * self._seconds)
+
+    # --- the failing tests --------------------------------------------------------------------
+
+    def _prepare(self) -> None:
+        """Gets the server ready for candidates and looks how the failing tests do alone."""
+        with suppress(ServerLost):
+            self._warm_up()
+        if not self._failing or self._first is None:
+            return
+        hung = {f.nodeid for f in self._first.failures if f.kind == "timeout"}
+        tests = [n for n in self._failing if n not in hung]
+        if not tests:
+            return
+        job = self._failing_job(tests)
+        job.maxfail, job.write_bytecode, job.cpu = 0, True, None
+        tally = self._tally()
+        tally.add(self._ask(job), "")
+        seen = {(f.nodeid, f.kind) for f in tally.failures.values()}
+        self._alone = seen == {s for s in self._first.signature if s[0] not in hung}
+        drop_young_bytecode(self.worktree, self._born)
+
+    def _warm_up(self) -> None:
+        self._stems = {}
+        if self._modules:
+            self._server.preload(self._modules)
+        if self.check.kind == "pytest" and self._failing:
+            for stage in _STAGES:
+                loaded = self._server.stem(stage)
+                if loaded is not None:
+                    self._stems[stage] = frozenset(loaded)
+
+    def _failing_job(self, tests: Sequence[str]) -> Job:
+        if not self._alone:  # they need the tests around them
+            tests = list(dict.fromkeys(t.split("::")[0] for t in tests))
+        return Job(
+            select=list(tests),
+            maxfail=1,
+            ordered=True,
+            wall=self.limit_s,
+            cpu=self.cpu_limit_s,
+        )
+
+    def _run_failing(self, paths: frozenset[str]) -> Outcome:
+        job = self._failing_job(self._failing)
+        job.stage = self._stage(paths)
+        tally = self._tally()
+        tally.add(self._ask(job), tail(self._output))
+        return tally.outcome(self._failing)
+
+    def _stage(self, paths: frozenset[str]) -> str:
+        """The latest stage that has none of the edited files loaded."""
+        if all(path.endswith(".py") for path in paths):
+            for stage in _STAGES:
+                if stage in self._stems and not self._stems[stage] & paths:
+                    return stage
+        return "base"
+
+    # --- files and processes ------------------------------------------------------------------
+
+    @property
+    def _output(self) -> Path:
+        return self._tmp / "output"
+
+    def _ask(self, job: Job) -> Reply:
+        """Runs a job, with a new server or an earlier stage where the present one is lost."""
+        job.output = str(self._output)
+        try:
+            reply = self._server.run(job)
+        except ServerLost:
+            self._restart()
+            job.stage = "base"
+            try:
+                reply = self._server.run(job)
+            except ServerLost as exc:
+                return Reply(code=1, events=[_lost(str(exc))])
+        if reply.lost:
+            self._stems.pop(job.stage, None)
+            job.stage = "base"
+            return self._ask(job)
+        return reply
+
+    def _tally(self) -> Tally:
+        return Tally(silent=self.check.kind == "command")
+
+    def _restart(self) -> None:
+        self._server.close()
+        self._server = ForkServer(self._options)
+        with suppress(ServerLost):
+            self._warm_up()
+
+    @contextmanager
+    def _edited(self, edits: Sequence[Edit]) -> Iterator[frozenset[str]]:
+        """Writes the edits; restores the original bytes at the end."""
+        paths = frozenset(edit.path for edit in edits)
+        files = {path: safe_path(self.worktree, path) for path in paths}
+        before = {path: file.read_bytes() for path, file in files.items()}
+        after = {p: apply_edits(b, [e for e in edits if e.path == p]) for p, b in before.items()}
+        drop_bytecode(files.values())
+        try:
+            for path, file in files.items():
+                file.write_bytes(after[path])
+            yield paths
+        finally:
+            for path, file in files.items():
+                file.write_bytes(before[path])
+            drop_bytecode(files.values())
+
+
+def drop_bytecode(sources: Iterable[Path]) -> None:
+    """Forgets compiled forms of files: their time and size may look unchanged after an edit."""
+    for source in sources:
+        pattern = f"{glob.escape(source.stem)}.*.pyc"
+        for compiled in (source.parent / "__pycache__").glob(pattern):
+            compiled.unlink(missing_ok=True)
+
+
+def drop_young_bytecode(root: Path, since: float) -> None:
+    """Forgets compiled forms of files that the check itself may have written."""
+    for compiled in root.rglob("__pycache__/*.pyc"):
+        source = compiled.parent.parent / (compiled.name.split(".")[0] + ".py")
+        with suppress(OSError):
+            if source.stat().st_mtime >= since:
+                compiled.unlink()
+
+
+def _lost(why: str) -> dict[str, object]:
+    return {"e": "error", "id": "", "kind": "lost", "message": why, "frames": []}
