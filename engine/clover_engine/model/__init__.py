@@ -1,4 +1,4 @@
-"""The Clover model: clean rows, block rows, caches and checkpoints (design: docs/architecture.md)."""
+"""The Clover model: clean rows, block rows, caches and checkpoints (docs/architecture.md)."""
 
 from clover_engine.model.cache import Cache
 from clover_engine.model.clover import Clover

@@ -94,14 +94,13 @@ class Attention(nn.Module):
     ) -> Tensor:
         t = layout.clean
         parts: list[tuple[Tensor, Tensor, Tensor | None]] = []
-        length = past[0].shape[2] if past is not None else 0
         if past is not None:
             parts.append((*past, None))
         if t:
             mask = None
             if layout.starts is not None:
-                limit = layout.start_tensor(length).repeat_interleave(layout.block_size)  # [rows]
-                mask = torch.arange(length, length + t)[None, :] < limit[:, None]  # [rows, t]
+                limit = layout.start_tensor(0).repeat_interleave(layout.block_size)  # [rows]
+                mask = (torch.arange(t)[None, :] < limit[:, None]).to(q.device)  # [rows, t]
             parts.append((k[:, :, :t], v[:, :, :t], mask))
         shape = (k.shape[0], self.kv_heads, layout.blocks, layout.block_size, self.dim)
         own = (k[:, :, t:].reshape(shape), v[:, :, t:].reshape(shape))

@@ -153,5 +153,7 @@ class Cache:
         """Bytes held (buffers at their capacity)."""
         tensors: list[Tensor | None] = []
         for layer in self.layers:
-            tensors += [layer.k, layer.v] if isinstance(layer, KVLayer) else [layer.tail, layer.state]
+            tensors += (
+                [layer.k, layer.v] if isinstance(layer, KVLayer) else [layer.tail, layer.state]
+            )
         return sum(t.element_size() * t.nelement() for t in tensors if isinstance(t, torch.Tensor))

@@ -88,13 +88,15 @@ class Clover(nn.Module):
 
         clean: committed token ids [N, T], appended to `cache` if `update`;
         blocks: ids of blocks being denoised [N, b, B] ([MASK]s included), never cached;
-        starts: history length each block reads, see `Layout`; None = everything.
+        starts: history length each block reads, cached and clean rows of this pass together;
+            None = everything. ValueError for one that `Layout` cannot serve;
         A cache of batch 1 serves any N while `update` is False.
         Returns final hidden states of clean rows [N, T, hidden] and block rows [N, b, B, hidden];
         `head` turns rows into logits.
         """
-        ids, layout = _join(clean, blocks, starts)
         history = cache.length if cache is not None else 0
+        ids, layout = _join(clean, blocks, starts, history)
+        layout.check(self.config.hybrid)
         x = self._embed(ids, layout)
         rope = self.rotary.table(layout.positions(history).to(ids.device), x.dtype)
         for i, layer in enumerate(self.model.layers):
@@ -103,10 +105,10 @@ class Clover(nn.Module):
         if cache is not None and update and layout.clean:
             cache.advanced(layout.clean)
         x = self.model.norm(x)
-        block_x = x[:, layout.clean :].unflatten(1, (layout.blocks, layout.block_size)) if (
-            layout.blocks
-        ) else x[:, :0]
-        return x[:, : layout.clean], block_x
+        noisy = x[:, layout.clean :]
+        if layout.blocks:
+            noisy = noisy.unflatten(1, (layout.blocks, layout.block_size))
+        return x[:, : layout.clean], noisy
 
     def head(self, hidden: Tensor) -> Tensor:
         """Logits [..., vocab] of hidden states [..., hidden]."""
@@ -132,13 +134,16 @@ class Clover(nn.Module):
 
 
 def _join(
-    clean: Tensor | None, blocks: Tensor | None, starts: tuple[int, ...] | None
+    clean: Tensor | None, blocks: Tensor | None, starts: tuple[int, ...] | None, history: int
 ) -> tuple[Tensor, Layout]:
     if clean is None and blocks is None:
         raise ValueError("a pass needs clean rows or block rows")
     if blocks is None:
         assert clean is not None
         return clean, Layout(clean.shape[1])
-    layout = Layout(0 if clean is None else clean.shape[1], *blocks.shape[1:], starts)
+    if starts is not None:
+        starts = tuple(start - history for start in starts)
+    count, size = blocks.shape[1:]
+    layout = Layout(0 if clean is None else clean.shape[1], count, size, starts)
     flat = blocks.flatten(1)
     return (flat if clean is None else torch.cat([clean, flat], dim=1)), layout

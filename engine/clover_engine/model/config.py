@@ -90,7 +90,11 @@ class CloverConfig:
         return "linear_attention" in self.layer_types
 
     def to_json(self) -> dict[str, Any]:
-        return {"model_type": "clover", "architectures": ["CloverForBlockDiffusion"], **asdict(self)}
+        return {
+            "model_type": "clover",
+            "architectures": ["CloverForBlockDiffusion"],
+            **asdict(self),
+        }
 
     def with_(self, **changes: Any) -> CloverConfig:
         return replace(self, **changes)
@@ -107,7 +111,9 @@ class CloverConfig:
         try:
             data = json.loads(path.read_text(encoding="utf-8"))
         except (ValueError, OSError) as error:
-            raise CheckpointError(f"{path} cannot be read ({error}); fetch the checkpoint again") from error
+            raise CheckpointError(
+                f"{path} cannot be read ({error}); fetch the checkpoint again"
+            ) from error
         return cls.from_hf(data)
 
     @classmethod

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 
 def shifted_sum(x: Tensor, weight: Tensor, rows: int) -> Tensor:
-    """Σ_j weight[:, j] · x[..., i + j, :] for i in 0..rows-1; x [..., rows+J-1, C], weight [C, J]."""
+    """Σ_j weight[:, j] · x[..., i+j, :] for i in 0..rows-1; x [..., rows+J-1, C], weight [C, J]."""
     out = x[..., :rows, :] * weight[:, 0]
     for j in range(1, weight.shape[1]):
         out = torch.addcmul(out, x[..., j : j + rows, :], weight[:, j])

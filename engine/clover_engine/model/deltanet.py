@@ -59,7 +59,7 @@ class GatedDeltaNet(nn.Module):
         self.history = History(hidden, self.v_heads, self.k_dim)
 
     def forward(self, x: Tensor, layout: Layout, cache: StateLayer | None, update: bool) -> Tensor:
-        """x [N, rows, hidden] → [N, rows, hidden]; advances `cache` by the clean rows if `update`."""
+        """x [N, rows, hidden] → same; advances `cache` by the clean rows if `update`."""
         n, rows, _ = x.shape
         t, b, size = layout.clean, layout.blocks, layout.block_size
         mixed = self.in_proj_qkv(x)  # [N, rows, channels]
@@ -93,15 +93,15 @@ class GatedDeltaNet(nn.Module):
         return mixed.new_zeros(n, self.conv1d.width - 1, mixed.shape[-1])
 
     def _split(self, mixed: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """conv output [..., channels] → q, k [..., Hv, K] of unit length and v [..., Hv, V], wide."""
+        """conv output [..., channels] → q, k [..., Hv, K] of unit length, v [..., Hv, V], wide."""
         wide = torch.float64 if mixed.dtype == torch.float64 else torch.float32
         key = self.k_heads * self.k_dim
-        q, k, v = mixed.to(wide).split([key, key, self.v_heads * self.v_dim], dim=-1)
-        q, k = (_unit(x.unflatten(-1, (self.k_heads, self.k_dim))) for x in (q, k))
+        q, k, v = torch.split(mixed.to(wide), [key, key, self.v_heads * self.v_dim], dim=-1)
+        q, k = (_unit(x.reshape(*x.shape[:-1], self.k_heads, self.k_dim)) for x in (q, k))
         repeat = self.v_heads // self.k_heads
         if repeat > 1:
             q, k = q.repeat_interleave(repeat, dim=-2), k.repeat_interleave(repeat, dim=-2)
-        return q, k, v.unflatten(-1, (self.v_heads, self.v_dim))
+        return q, k, v.reshape(*v.shape[:-1], self.v_heads, self.v_dim)
 
     def _clean(
         self, x: Tensor, inputs: Tensor, state: Tensor | None, rows: int, chunk: int
@@ -123,7 +123,11 @@ class GatedDeltaNet(nn.Module):
         """What each block reads: conv tails [N, b, K-1, C] and states [N, b, Hv, K, V]."""
         width = self.conv1d.width - 1
         if layout.starts is not None and starts is not None:
-            chosen = [s // layout.block_size for s in layout.starts]
+            if layout.clean in layout.starts:
+                assert end is not None
+                starts = torch.cat([starts, end[:, :, None]], dim=2)
+            last = starts.shape[2] - 1
+            chosen = [last if s == layout.clean else s // layout.block_size for s in layout.starts]
             windows = inputs.unfold(1, width, 1).transpose(-1, -2)  # [N, t+1, K-1, C]
             return windows[:, list(layout.starts)], starts[:, :, chosen].transpose(1, 2)
         if end is None:
@@ -143,12 +147,13 @@ class GatedDeltaNet(nn.Module):
             scores = (q * h.scale.to(q.dtype)[:, None, None]) @ k.transpose(-1, -2)
             units = torch.cat([prior.to(q.dtype)[..., None], scores], dim=-1)  # [N,b,Hv,B,1+B]
             probs = units.softmax(dim=-1)
-            out = probs[..., :1] * readout + probs[..., 1:] @ v
+            out: Tensor = probs[..., :1] * readout + probs[..., 1:] @ v
         return out.transpose(2, 3).reshape(n, b * size, self.v_heads, self.v_dim)
 
     def history_score(self, x: Tensor) -> Tensor:
         """a_i + γ·log B for block rows x [N, b, B, hidden]: [N, b, Hv, B]."""
-        score = self.history.score(x) + self.history.calibration * math.log(x.shape[2])
+        calibration = self.history.calibration * math.log(x.shape[2])
+        score: Tensor = self.history.score(x) + calibration
         return score.transpose(2, 3)
 
 

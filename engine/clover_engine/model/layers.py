@@ -17,10 +17,11 @@ class RMSNorm(nn.Module):
         self.unit_offset = unit_offset
 
     def forward(self, x: Tensor) -> Tensor:
-        scale = self.weight + 1.0 if self.unit_offset else self.weight
-        if x.dtype == torch.bfloat16:
-            return F.rms_norm(x.float(), (x.shape[-1],), scale.float(), self.eps).to(x.dtype)
-        return F.rms_norm(x, (x.shape[-1],), scale, self.eps)
+        wide = torch.float64 if x.dtype == torch.float64 else torch.float32
+        scale = self.weight.to(wide)
+        if self.unit_offset:
+            scale = scale + 1.0
+        return F.rms_norm(x.to(wide), (x.shape[-1],), scale, self.eps).to(x.dtype)
 
 
 class GatedRMSNorm(nn.Module):
@@ -37,19 +38,20 @@ class GatedRMSNorm(nn.Module):
 
 
 class Rotary(nn.Module):
-    """Rotate-half RoPE on the first `dim` channels of a head (Su et al. 2021)."""
+    """Rotate-half RoPE on the first `dim` channels of a head (Su et al. 2021).
+
+    No buffer holds the frequencies: a model moved to bfloat16 would round them.
+    """
 
     def __init__(self, dim: int, theta: float) -> None:
         super().__init__()
-        self.dim = dim
-        inv = 1.0 / theta ** (torch.arange(0, dim, 2, dtype=torch.float32) / dim)
-        self.register_buffer("inv_freq", inv, persistent=False)
-        self.inv_freq: Tensor
+        self.dim, self.theta = dim, theta
 
     def table(self, positions: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
         """cos and sin for positions [rows]: two tensors [rows, dim]."""
         wide = torch.float64 if dtype == torch.float64 else torch.float32
-        angles = positions.to(wide)[:, None] * self.inv_freq.to(wide)  # [rows, dim/2]
+        powers = torch.arange(0, self.dim, 2, dtype=wide, device=positions.device) / self.dim
+        angles = positions.to(wide)[:, None] * (1.0 / self.theta**powers)  # [rows, dim/2]
         angles = torch.cat([angles, angles], dim=-1)
         return angles.cos().to(dtype), angles.sin().to(dtype)
 

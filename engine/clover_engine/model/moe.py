@@ -57,7 +57,7 @@ class SparseMoE(nn.Module):
             weights = weights / weights.sum(dim=-1, keepdim=True)
         weights = weights.to(x.dtype)
         out = torch.zeros_like(x)
-        for expert in chosen.unique().tolist():
+        for expert in torch.unique(chosen).tolist():
             row, slot = torch.where(chosen == expert)
             gate, up = F.linear(x[row], self.experts.gate_up_proj[expert]).chunk(2, dim=-1)
             hidden = F.linear(F.silu(gate) * up, self.experts.down_proj[expert])

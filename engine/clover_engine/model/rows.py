@@ -17,15 +17,27 @@ from torch import Tensor
 class Layout:
     """Which rows a pass has, and where they stand.
 
-    `starts[b]` counts the history tokens that block b reads (cached and clean rows of this pass
-    together); None means all of them. In a hybrid model a start inside this pass's clean rows
-    must be a multiple of `block_size` (training) or their end (decoding).
+    `starts[b]` counts this pass's clean rows that block b reads, after the whole cached history;
+    None means all of them. In a hybrid model it must be a multiple of `block_size` (training) or
+    their end (decoding), since only the GDN states of those places are at hand.
     """
 
     clean: int
     blocks: int = 0
     block_size: int = 0
     starts: tuple[int, ...] | None = None
+
+    def check(self, hybrid: bool) -> None:
+        """Raises ValueError for starts that this pass cannot serve."""
+        if self.starts is None:
+            return
+        if len(self.starts) != self.blocks:
+            raise ValueError(f"{len(self.starts)} starts for {self.blocks} blocks")
+        for start in self.starts:
+            if not 0 <= start <= self.clean:
+                raise ValueError("a block's start lies outside this pass's clean rows")
+            if hybrid and start != self.clean and start % self.block_size:
+                raise ValueError("a block's start is no multiple of the block size")
 
     @property
     def block_rows(self) -> int:
@@ -48,4 +60,4 @@ class Layout:
         """Absolute start of every block, [blocks]."""
         if self.starts is None:
             return torch.full((self.blocks,), history + self.clean)
-        return torch.tensor(self.starts)
+        return history + torch.tensor(self.starts)

@@ -114,12 +114,12 @@ def _unfuse(name: str, value: Tensor, config: CloverConfig) -> Iterator[tuple[st
     per_key = config.linear_num_value_heads // heads
     rows = value.view(heads, -1, value.shape[-1])
     if name.endswith("in_proj_ba.weight"):
-        b, a = rows.split([per_key, per_key], dim=1)
+        b, a = torch.split(rows, [per_key, per_key], dim=1)
         yield f"{prefix}.in_proj_b.weight", b.flatten(0, 1)
         yield f"{prefix}.in_proj_a.weight", a.flatten(0, 1)
         return
     k, v = config.linear_key_head_dim, config.linear_value_head_dim * per_key
-    q, key, val, z = rows.split([k, k, v, v], dim=1)
+    q, key, val, z = torch.split(rows, [k, k, v, v], dim=1)
     yield f"{prefix}.in_proj_qkv.weight", torch.cat([p.flatten(0, 1) for p in (q, key, val)])
     yield f"{prefix}.in_proj_z.weight", z.flatten(0, 1)
 
