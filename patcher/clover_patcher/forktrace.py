@@ -34,12 +34,15 @@ class Tracer:
         self.files: dict[str, int] = {}
         self.seen: list[set[int]] = []
         self.locals: dict[str, Any] = {}
+        self.started = False
 
     def start(self) -> None:
+        self.started = True
         threading.settrace(self._on_call)
         sys.settrace(self._on_call)
 
     def stop(self) -> None:
+        self.started = False
         sys.settrace(None)
         threading.settrace(None)
 
@@ -52,6 +55,8 @@ class Tracer:
         for lines in self.seen:
             lines.clear()
         self._put(BUCKET, number)
+        if self.started:  # Python stops tracing where the stack overflows in a trace function
+            sys.settrace(self._on_call)
 
     def _put(self, file: int, line: int) -> None:
         end = self.position + RECORD.size

@@ -25,8 +25,8 @@ from .types import Edit, Outcome, TestCoverage
 _BASELINE_S = 10.0
 _SHORTEST_S, _LONGEST_S = 1.5, 10.0
 _SHORTEST_CPU_S = 0.5
-_MOST_CUTS = 3
-"""So many hung or crashed tests are stepped over in one run of the whole check."""
+_MOST_HANGS, _MOST_CUTS = 3, 20
+"""So many hung (hung or crashed) tests are stepped over in one run of the whole check."""
 _STAGES = ("collection", "conftest")
 _TRACED_S = 3.0
 """Tests that took this long in all are traced; beyond that, only some of them."""
@@ -68,6 +68,9 @@ class Runner:
         self._first: Outcome | None = None
         self._alone = True
         self._seconds = 0.0
+        self._cpu = 0.0
+        self._hung: tuple[str, ...] = ()
+        self._reached: list[str] | None = None
         self._stems: dict[str, frozenset[str]] = {}
         self._server = ForkServer(self._options)
 
@@ -98,7 +101,7 @@ class Runner:
         """Processor time that a candidate's failing tests may take."""
         if self.timeout_s:
             return self.timeout_s
-        return min(max(0.3 + 5 * self._seconds, _SHORTEST_CPU_S), self.limit_s)
+        return min(max(0.25 + 3 * self._cpu, _SHORTEST_CPU_S), self.limit_s)
 
     def baseline(self) -> Outcome:
         """Runs the whole check on the worktree as it is; call it twice to see flaky checks."""
@@ -148,12 +151,13 @@ class Runner:
         log, tally = CoverageLog(), self._tally()
         longest = max(self._durations.values(), default=0.0)
         job = Job(
-            select=self._traced_tests(),
+            select=self._reached or self._traced_tests(),
             idle=min(max(1.0, 20 * longest), self.timeout_s or _BASELINE_S),
             graceful=True,
         )
-        for number in range(_MOST_CUTS + 1):
-            record = self._tmp / f"trace-{number}"
+        tally.finished.update(self._hung[1:])  # one of them is enough
+        record = self._tmp / "trace"
+        for _ in range(_MOST_CUTS):
             job.trace, job.deselect = str(record), sorted(tally.finished)
             reply = self._ask(job)
             log.add(reply, record)
@@ -167,6 +171,7 @@ class Runner:
         self._failing, self._expected = other._failing, other._expected
         self._durations, self._modules = other._durations, other._modules
         self._first, self._seconds = other._first, other._seconds
+        self._hung, self._reached = other._hung, other._reached
         self.imported_outside = other.imported_outside
         self._prepare()
 
@@ -192,14 +197,19 @@ class Runner:
         tally = self._tally()
         limit = self.timeout_s or (_BASELINE_S if first else self.limit_s)
         job = Job(modules=True, texts=3, write_bytecode=first, idle=limit, graceful=True)
+        if self._first is not None and self._hung:  # see only whether one of them hangs again
+            job.select = self._reached
+            tally.finished.update(self._hung[1:])
+            tally.failures = {f.nodeid: f for f in self._first.failures if f.nodeid in self._hung}
+            del tally.failures[self._hung[0]]
         if self.check.kind == "command":
             job.wall, job.idle = (limit if not first else max(limit, _BASELINE_S)), None
-        for _ in range(_MOST_CUTS + 1):
+        for _ in range(_MOST_CUTS):
             job.deselect = sorted(tally.finished)
             stuck = tally.add(self._ask(job), tail(self._output))
-            if not stuck:
+            if not stuck or tally.hangs >= _MOST_HANGS:
                 break
-            if tally.timed_out:
+            if tally.hangs:
                 longest = max(tally.passed.values(), default=0.0)
                 job.idle = min(limit, max(1.0, 5 * longest))
         return tally
@@ -209,6 +219,8 @@ class Runner:
         self._failing = tuple(f.nodeid for f in failures if f.nodeid)
         if any(not f.nodeid for f in failures):
             self._failing = ()  # something besides single tests: only the whole check tells
+        self._hung = tuple(f.nodeid for f in failures if f.nodeid and f.kind == "timeout")
+        self._reached = sorted(tally.finished | set(self._failing)) if self._hung else None
         self._expected = frozenset(tally.passed)
         self._durations = dict(tally.passed)
         self._modules = tally.modules
@@ -248,8 +260,7 @@ class Runner:
             self._warm_up()
         if not self._failing or self._first is None:
             return
-        hung = {f.nodeid for f in self._first.failures if f.kind == "timeout"}
-        tests = [n for n in self._failing if n not in hung]
+        tests = [nodeid for nodeid in self._failing if nodeid not in self._hung]
         if not tests:
             return
         job = self._failing_job(tests)
@@ -257,7 +268,8 @@ class Runner:
         tally = self._tally()
         tally.add(self._ask(job), "")
         seen = {(f.nodeid, f.kind) for f in tally.failures.values()}
-        self._alone = seen == {s for s in self._first.signature if s[0] not in hung}
+        self._alone = seen == {s for s in self._first.signature if s[0] not in self._hung}
+        self._cpu = tally.cpu
         drop_young_bytecode(self.worktree, self._born)
 
     def _warm_up(self) -> None:

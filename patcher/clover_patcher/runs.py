@@ -39,7 +39,7 @@ class Tally:
     modules: list[str] = field(default_factory=list)
     outside: list[str] = field(default_factory=list)
     output: str = ""
-    timed_out: bool = False
+    hangs: int = 0
 
     def add(self, reply: Reply, output: str) -> str | None:
         """Takes in a run; the test that hung or crashed, "" for none known, None for no such."""
@@ -89,7 +89,7 @@ class Tally:
     def _status(self, failures: Mapping[str, TestFailure]) -> Status:
         if not failures:
             return "passed"
-        if self.timed_out:
+        if self.hangs:
             return "timeout"
         return "failed" if self.finished or self.code == 1 else "error"
 
@@ -112,7 +112,7 @@ class Tally:
         """The run did not come to its end: a limit, a crash, or `os._exit`."""
         frames = tuple(Frame(*frame) for frame in stuck["frames"]) if stuck else ()
         if reply.timeout in ("wall", "idle", "cpu") or stuck:
-            self.timed_out = True
+            self.hangs += 1
             self.hung_seconds += reply.seconds
             kind, said = _HUNG, f"still running after {reply.seconds:.1f} s"
         elif reply.timeout:
