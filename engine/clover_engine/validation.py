@@ -1,0 +1,81 @@
+"""What a request must look like; every engine applies the same rules before it computes."""
+
+from __future__ import annotations
+
+import math
+import typing
+
+from clover_engine.api import ClozeRequest, InfillRequest, Mode, ScoreRequest
+from clover_engine.errors import RequestError
+
+MAX_TOKENS = 4096
+MAX_CHOICES = 64
+MAX_CANDIDATES = 4096
+
+
+def check_request(request: InfillRequest | ScoreRequest | ClozeRequest) -> None:
+    """Raises `RequestError` naming the field and its allowed values."""
+    _check_text(request)
+    _check_deadline(request.deadline_s)
+    if isinstance(request, InfillRequest):
+        _check_infill(request)
+    elif isinstance(request, ScoreRequest):
+        count = len(request.candidates)
+        _require(1 <= count <= MAX_CANDIDATES, f"candidates: 1 to {MAX_CANDIDATES}, got {count}")
+    else:
+        _check_cloze(request)
+
+
+def _require(holds: bool, message: str) -> None:
+    if not holds:
+        raise RequestError(message)
+
+
+def _check_text(request: InfillRequest | ScoreRequest | ClozeRequest) -> None:
+    texts: list[object] = [request.prefix, request.suffix]
+    if request.original is not None:
+        texts.append(request.original)
+    if isinstance(request, ScoreRequest):
+        texts += request.candidates
+    if isinstance(request, InfillRequest):
+        texts += request.stop
+        texts += (s.text for s in request.snippets)
+    _require(all(isinstance(t, str) for t in texts), "prefix, suffix and other texts: strings")
+
+
+def _check_deadline(deadline_s: float | None) -> None:
+    if deadline_s is not None:
+        _require(
+            isinstance(deadline_s, int | float) and not math.isnan(deadline_s),
+            f"deadline_s: seconds or nothing, got {deadline_s!r}",
+        )
+
+
+def _check_infill(request: InfillRequest) -> None:
+    modes = typing.get_args(Mode)
+    _require(request.mode in modes, f"mode: one of {', '.join(modes)}, got {request.mode!r}")
+    _require(
+        1 <= request.max_tokens <= MAX_TOKENS,
+        f"max_tokens: 1 to {MAX_TOKENS}, got {request.max_tokens}",
+    )
+    _require(1 <= request.n <= MAX_CHOICES, f"n: 1 to {MAX_CHOICES}, got {request.n}")
+    _require(
+        math.isfinite(request.temperature) and request.temperature >= 0,
+        f"temperature: 0 or more, got {request.temperature}",
+    )
+    _require(
+        request.n == 1 or request.temperature > 0,
+        "n: more than one sample needs a temperature above 0",
+    )
+    _require(0 < request.top_p <= 1, f"top_p: above 0, at most 1, got {request.top_p}")
+    if request.threshold is not None:
+        _require(0 < request.threshold <= 1, f"threshold: above 0, at most 1: {request.threshold}")
+    if request.block_size is not None:
+        _require(1 <= request.block_size <= 32, f"block_size: 1 to 32, got {request.block_size}")
+    _require(all(request.stop), "stop: no empty strings")
+
+
+def _check_cloze(request: ClozeRequest) -> None:
+    _require(0 <= request.max_remove <= 8, f"max_remove: 0 to 8, got {request.max_remove}")
+    _require(0 <= request.max_insert <= 8, f"max_insert: 0 to 8, got {request.max_insert}")
+    _require(request.top >= 1, f"top: 1 or more, got {request.top}")
