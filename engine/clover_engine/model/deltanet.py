@@ -128,8 +128,8 @@ class GatedDeltaNet(nn.Module):
                 starts = torch.cat([starts, end[:, :, None]], dim=2)
             last = starts.shape[2] - 1
             chosen = [last if s == layout.clean else s // layout.block_size for s in layout.starts]
-            windows = inputs.unfold(1, width, 1).transpose(-1, -2)  # [N, t+1, K-1, C]
-            return windows[:, list(layout.starts)], starts[:, :, chosen].transpose(1, 2)
+            before = torch.tensor(layout.starts)[:, None] + torch.arange(width)  # [b, K-1]
+            return inputs[:, before], starts[:, :, chosen].transpose(1, 2)
         if end is None:
             end = inputs.new_zeros(n, self.v_heads, self.k_dim, self.v_dim)
             end = end if end.dtype == torch.float64 else end.float()

@@ -1,0 +1,185 @@
+"""Training samples: documents → holes in the editor layout, as fixed-length token rows.
+
+Layout, everything a multiple of the block size so that the hole starts on a block::
+
+    <doc> <snip> other text <suf> suffix <pre> prefix [<bug> wrong text] <mid> | middle <eom> <pad>…
+
+The context is exactly `length - middle_rows` tokens, filled on the left with other text. Three
+kinds: whole lines, spans inside a line (0–8 tokens), and repairs (a mutated line, or a line
+that is missing or doubled).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+
+import numpy as np
+import numpy.typing as npt
+
+from clover_engine.tokenizer import Tokenizer
+from clover_engine.train.mutate import mutate
+
+_WORD = re.compile(r"[A-Za-z_]\w*")
+WINDOW = 1600
+"""Tokens of a document that one sample looks at."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mix:
+    """Shares of the sample kinds; the rest is spans inside a line."""
+
+    repair: float = 0.45
+    lines: float = 0.35
+
+
+class Documents:
+    """`train.bin` and `train.idx.npy`: uint16 tokens of documents, each after a <doc>."""
+
+    def __init__(self, directory: Path, split: str) -> None:
+        self.tokens: npt.NDArray[np.uint16] = np.memmap(
+            directory / f"{split}.bin", dtype=np.uint16, mode="r"
+        )
+        self.starts: npt.NDArray[np.int64] = np.load(directory / f"{split}.idx.npy")
+
+    def window(self, rng: Random) -> list[int]:
+        """Up to WINDOW tokens of one document, chosen so that every token is equally likely."""
+        at = rng.randrange(len(self.tokens))
+        doc = int(np.searchsorted(self.starts, at, side="right")) - 1
+        end = int(self.starts[doc + 1]) if doc + 1 < len(self.starts) else len(self.tokens)
+        start = max(int(self.starts[doc]) + 1, min(at, end - WINDOW))
+        return self.tokens[start : min(end, start + WINDOW)].tolist()  # type: ignore[no-any-return]
+
+
+@dataclass(frozen=True, slots=True)
+class Hole:
+    prefix: str
+    middle: str
+    suffix: str
+    bug: str | None = None
+
+
+class Sampler:
+    """Draws samples; the same seed and step give the same batch, so runs resume exactly."""
+
+    def __init__(self, docs: Documents, tokenizer: Tokenizer, length: int, mix: Mix) -> None:
+        self.docs, self.tok, self.length, self.mix = docs, tokenizer, length, mix
+        names = ("pad", "eom", "doc", "snip", "suf", "pre", "bug", "mid")
+        self.pad, self.eom, self.doc, self.snip, self.suf, self.pre, self.bug, self.mid = (
+            tokenizer.special(f"<{name}>") for name in names
+        )
+
+    def batch(self, size: int, middle_rows: int, rng: Random) -> npt.NDArray[np.int64]:
+        """[size, length] token rows whose last `middle_rows` hold the middle."""
+        rows = np.empty((size, self.length), dtype=np.int64)
+        for i in range(size):
+            rows[i] = self._row(middle_rows, rng)
+        return rows
+
+    def _row(self, middle_rows: int, rng: Random) -> list[int]:
+        while True:
+            hole = self._hole(self.tok.decode(self.docs.window(rng)), middle_rows, rng)
+            if hole is None:
+                continue
+            middle = [*self.tok.encode(hole.middle), self.eom]
+            if len(middle) > middle_rows:
+                continue
+            context = self.context(hole, self.length - middle_rows, rng)
+            return context + middle + [self.pad] * (middle_rows - len(middle))
+
+    def context(self, hole: Hole, size: int, rng: Random) -> list[int]:
+        """Exactly `size` tokens ending in <mid>."""
+        t = self.tok
+        bug = [] if hole.bug is None else [self.bug, *t.encode(hole.bug)[: size // 4]]
+        room = size - len(bug) - 4  # <doc> <suf> <pre> <mid>
+        suffix = t.encode(hole.suffix[: 6 * room])[: int(room * rng.uniform(0.15, 0.45))]
+        prefix = t.encode(hole.prefix[-6 * room :])
+        prefix = prefix[max(0, len(prefix) - (room - len(suffix))) :]
+        spare = room - len(suffix) - len(prefix)
+        filler = [self.snip, *self.docs.window(rng)[: spare - 1]] if spare else []
+        filler += [self.snip] * (spare - len(filler))
+        return [self.doc, *filler, self.suf, *suffix, self.pre, *prefix, *bug, self.mid]
+
+    def _hole(self, text: str, middle_rows: int, rng: Random) -> Hole | None:
+        lines = text.splitlines(keepends=True)
+        if len(lines) < 6:
+            return None
+        kind = rng.random()
+        if middle_rows <= 32 and kind < self.mix.repair:
+            return _repair(lines, rng)
+        if kind < self.mix.repair + self.mix.lines or middle_rows > 32:
+            return _lines(lines, middle_rows, rng)
+        return _span(lines, rng)
+
+
+def _code_line(lines: list[str], rng: Random) -> int | None:
+    for _ in range(8):
+        i = rng.randrange(2, len(lines) - 1)
+        text = lines[i].strip()
+        if len(text) > 3 and not text.startswith(("#", '"', "'", "import ", "from ")):
+            return i
+    return None
+
+
+def _lines(lines: list[str], middle_rows: int, rng: Random) -> Hole | None:
+    """One whole line, or a few; the prefix ends at a line start, after the indent, or mid-line."""
+    i = rng.randrange(1, len(lines) - 1)
+    count = 1 if middle_rows <= 16 or rng.random() < 0.5 else rng.randint(2, 6)
+    before, middle = "".join(lines[:i]), "".join(lines[i : i + count]).rstrip("\r\n")
+    rest = "".join(lines[i : i + count])[len(middle) :] + "".join(lines[i + count :])
+    if not middle.strip():
+        return None
+    where = rng.random()
+    indent = len(middle) - len(middle.lstrip())
+    cut = 0 if where < 0.3 else indent
+    if where > 0.7 and len(middle) > indent + 2:
+        cut = rng.randrange(indent, len(middle) - 1)
+    return Hole(before + middle[:cut], middle[cut:], rest)
+
+
+def _span(lines: list[str], rng: Random) -> Hole | None:
+    """0–30 characters inside one line; cut at word edges mostly, anywhere sometimes."""
+    i = _code_line(lines, rng)
+    if i is None:
+        return None
+    line = lines[i].rstrip("\r\n")
+    edges = sorted({e for m in re.finditer(r"\w+|[^\w\s]+", line) for e in m.span()})
+    a = rng.choice(edges) if rng.random() < 0.8 else rng.randrange(len(line))
+    later = [e for e in edges if a <= e <= a + 30]
+    b = rng.choice(later) if later and rng.random() < 0.8 else min(len(line), a + rng.randrange(30))
+    before, after = "".join(lines[:i]), lines[i][len(line) :] + "".join(lines[i + 1 :])
+    return Hole(before + line[:a], line[a:b], line[b:] + after)
+
+
+def _repair(lines: list[str], rng: Random) -> Hole | None:
+    """<bug> wrong line <mid> right line; the hole holds the line's content after its indent."""
+    i = _code_line(lines, rng)
+    if i is None:
+        return None
+    line = lines[i].rstrip("\r\n")
+    body = line.lstrip()
+    indent, end = line[: len(line) - len(body)], lines[i][len(line) :]
+    near = _WORD.findall("".join(lines[max(0, i - 12) : i + 6]))
+    before, after = "".join(lines[:i]), end + "".join(lines[i + 1 :])
+    kind = rng.random()
+    if kind < 0.12:  # the line is missing: insert it
+        return Hole(before + indent, body, "\n" + indent + after.lstrip("\r\n \t"), bug="")
+    if kind < 0.17:  # nothing is wrong: the line stays
+        return Hole(before + indent, body, after, bug=body)
+    wrong = mutate(body, near, rng)
+    return None if wrong is None else Hole(before + indent, body, after, bug=wrong)
+
+
+def batches(
+    sampler: Sampler, size: int, seed: int, first_step: int, stride: int = 1
+) -> Iterator[tuple[int, npt.NDArray[np.int64], int]]:
+    """Endless (step, rows, middle_rows): every `stride`-th step from `first_step` on."""
+    step = first_step
+    while True:
+        rng = Random(f"{seed}/{step}")
+        middle_rows = rng.choices((32, 64), weights=(5, 1))[0]
+        yield step, sampler.batch(size, middle_rows, rng), middle_rows
+        step += stride
