@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from .types import Location, Outcome, TestFailure, Validation
+from .types import Candidate, Location, Outcome, TestFailure
 
 _SHOWN = 3
 
@@ -21,17 +21,16 @@ def describe_failures(outcome: Outcome) -> str:
 
 
 def explain(
-    best: Validation,
+    candidate: Candidate,
     baseline: Outcome,
     locations: Sequence[Location],
     tried: int,
     passing: int,
 ) -> str:
     """Why the patch is what it is: the failure, the place, the change, the evidence."""
-    candidate = best.candidate
     parts = [f"Failing before: {describe_failures(baseline)}."]
     place = f"{candidate.edit.path}:{candidate.line}"
-    parts.append(f"{place} was suspected because {_reasons(candidate.line, best, locations)}.")
+    parts.append(f"{place} was suspected because {_reasons(candidate, locations)}.")
     change = f"The change ({candidate.kind}) gives `{candidate.text.strip()}`"
     if candidate.logprob is not None:
         change += f", which the model gives a log-probability of {candidate.logprob:.2f}"
@@ -48,11 +47,10 @@ def _describe(failure: TestFailure) -> str:
     return f"{failure.nodeid} ({failure.kind})"
 
 
-def _reasons(line: int, best: Validation, locations: Sequence[Location]) -> str:
+def _reasons(candidate: Candidate, locations: Sequence[Location]) -> str:
     """The reasons of the location nearest to the change."""
-    path = best.candidate.edit.path
-    near = [at for at in locations if at.path == path]
+    near = [at for at in locations if at.path == candidate.edit.path]
     if not near:
         return "the failing tests run it"
-    nearest = min(near, key=lambda at: abs(at.line - line))
+    nearest = min(near, key=lambda at: abs(at.line - candidate.line))
     return "; ".join(nearest.reasons) or "the failing tests run it"

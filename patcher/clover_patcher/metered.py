@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import Future
 from typing import Protocol, TypeVar
 
 from clover_engine.api import (
@@ -41,6 +42,15 @@ class MeteredEngine:
         self._calls = 0
         self._seconds = 0.0
         self._stats = DecodeStats()
+        self._health: Future[Health] = Future()
+
+    def warm_up(self) -> None:
+        """Makes a small request in the background, so that the model loads meanwhile."""
+        threading.Thread(target=self._warm_up, daemon=True).start()
+
+    def require_ready(self) -> Health:
+        """Waits for the answer to `warm_up`'s request. Raises what the engine raised."""
+        return self._health.result()
 
     def infill(self, request: InfillRequest, cancel: CancelToken | None = None) -> InfillResult:
         return self._count(lambda: self._engine.infill(request, cancel or self._token))
@@ -68,12 +78,26 @@ class MeteredEngine:
                 calls=self._calls,
                 forward_passes=self._stats.forward_passes,
                 seconds=round(self._seconds, 3),
+                detail=self._detail(),
                 extra={
                     "tokens": float(self._stats.tokens),
                     "prefill_tokens": float(self._stats.prefill_tokens),
                     "cached_tokens": float(self._stats.cached_tokens),
                 },
             )
+
+    def _detail(self) -> str:
+        if not self._health.done() or self._health.exception():
+            return ""
+        health = self._health.result()
+        return health.model or health.name
+
+    def _warm_up(self) -> None:
+        try:
+            self._engine.score(ScoreRequest("", "", ("\n",)), self._token)
+            self._health.set_result(self._engine.health())
+        except BaseException as exc:  # raised again in `require_ready`
+            self._health.set_exception(exc)
 
     def _count(self, call: Callable[[], Result]) -> Result:
         started = time.monotonic()

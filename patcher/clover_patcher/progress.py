@@ -28,17 +28,23 @@ class Clock:
 
     def __init__(self, budget_s: float) -> None:
         self.started = time.monotonic()
+        self.budget_s = budget_s
         self.end = self.started + budget_s
-        """When the whole budget is spent (`time.monotonic`)."""
+        """When searching must stop at the latest (`time.monotonic`)."""
         self.deadline = self.end
         """When the present search stops; never after `end`."""
+
+    def reserve(self, seconds: float) -> None:
+        """Keeps time for what follows the search, at most a quarter of the budget."""
+        self.end = self.started + self.budget_s - min(seconds, self.budget_s / 4)
+        self.deadline = min(self.deadline, self.end)
 
     def hurry(self, seconds: float) -> None:
         """Brings the deadline forward."""
         self.deadline = min(self.deadline, time.monotonic() + seconds)
 
     def relax(self) -> None:
-        """Sets the deadline back to the whole budget's end."""
+        """Lets the present search go on until the end."""
         self.deadline = self.end
 
     @property

@@ -90,12 +90,20 @@ class Workspace:
     def read(self, path: str) -> bytes:
         """A Python file's bytes as of the snapshot.
 
-        Raises `TreeChanged` where the check itself has rewritten the file in the meantime.
+        Raises `OSError` where the check itself has rewritten or removed it in the meantime.
         """
         data = (self.trees[0] / path).read_bytes()
         if sha256(data) != self.stamps[path].sha256:
-            raise TreeChanged(f"the check rewrites {path}, so it cannot be repaired")
+            raise OSError(errno.ESTALE, "the check rewrites this file", path)
         return data
+
+    def intact(self, path: str) -> bool:
+        """Whether a Python file of the first copy is still as it was."""
+        try:
+            self.read(path)
+        except OSError:
+            return False
+        return True
 
     def changed(self) -> list[str]:
         """Python files of the user's tree that differ from the snapshot now."""
