@@ -110,6 +110,16 @@ class Tokenizer:
         """The id of the special token ``name``, or None where the vocabulary has none."""
         return self._specials.get(name)
 
+    def required(self, name: str) -> int:
+        """The id of the special token ``name``. Raises CheckpointError where there is none."""
+        index = self._specials.get(name)
+        if index is None:
+            raise CheckpointError(
+                f"tokenizer.json lacks the hole-filling token {name}; "
+                "use a checkpoint trained for infilling"
+            )
+        return index
+
     def piece(self, index: int) -> bytes:
         """The bytes of one token."""
         return self._pieces[index]

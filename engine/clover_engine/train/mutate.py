@@ -124,10 +124,10 @@ def _negation(tokens: list[str], rng: Random, names: Sequence[str]) -> list[str]
         i = rng.choice(nots)
         del tokens[i : i + 2]
         return tokens
-    i = _pick(rng, _places(tokens, lambda t: t in ("if", "while", "and", "or", "return", "in")))
-    if i is None:
+    at = _pick(rng, _places(tokens, lambda t: t in ("if", "while", "and", "or", "return", "in")))
+    if at is None:
         return None
-    tokens[i] = "not in" if tokens[i] == "in" else tokens[i] + " not"
+    tokens[at] = "not in" if tokens[at] == "in" else tokens[at] + " not"
     return tokens
 
 
@@ -141,7 +141,8 @@ def _wrap(tokens: list[str], rng: Random, names: Sequence[str]) -> list[str] | N
     i = _pick(rng, _places(tokens, _is_name))
     if i is None:
         return None
-    tokens[i] = f"{rng.choice(['len', 'list', 'str', 'set', 'sorted', 'int', *names[:4]])}({tokens[i]})"
+    outer = rng.choice(["len", "list", "str", "set", "sorted", "int", *names[:4]])
+    tokens[i] = f"{outer}({tokens[i]})"
     return tokens
 
 

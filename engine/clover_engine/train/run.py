@@ -118,7 +118,8 @@ def apply_ablation(model: Clover, p: Preset) -> None:
 
 def optimizers(model: Clover, p: Preset) -> list[torch.optim.Optimizer]:
     """Muon for the hidden matrices, AdamW for embeddings, convolutions, gates and norms."""
-    matrices, rest = [], []
+    matrices: list[Tensor] = []
+    rest: list[Tensor] = []
     for name, param in model.named_parameters():
         if not param.requires_grad:
             continue
@@ -237,7 +238,8 @@ class Run:
     def _log(self, step: int, result: Losses, prefix: str = "") -> None:
         tokens = self.step * self.p.batch * self.p.length
         entry: dict[str, Any] = {"step": step, "tokens": tokens, "seconds": round(self.seconds, 1)}
-        entry |= {f"{prefix}{n}": round(float(getattr(result, n).detach()), 4) for n in Losses.__slots__}
+        for name in Losses.__slots__:
+            entry[prefix + name] = round(float(getattr(result, name).detach()), 4)
         entry["rate"] = round(rate(step, self.p), 4)
         line = json.dumps(entry)
         with (self.out / "train.jsonl").open("a", encoding="utf-8") as log:
@@ -277,13 +279,15 @@ class Run:
 
 def main() -> None:
     """Command line of the training run."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--data", type=Path, required=True, help="folder with train.bin and tokenizer.json")
-    parser.add_argument("--out", type=Path, required=True, help="run folder; an existing run is resumed")
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--data", type=Path, required=True, help="packed corpus and tokenizer.json")
+    parser.add_argument("--out", type=Path, required=True, help="run folder; resumed if it exists")
     parser.add_argument("--preset", choices=sorted(PRESETS), default="nano")
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--threads", type=int, default=0)
-    parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="override a preset field")
+    parser.add_argument(
+        "--set", action="append", default=[], metavar="NAME=VALUE", help="override a preset field"
+    )
     args = parser.parse_args()
     if args.threads:
         torch.set_num_threads(args.threads)

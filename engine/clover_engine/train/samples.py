@@ -69,7 +69,7 @@ class Sampler:
         self.docs, self.tok, self.length, self.mix = docs, tokenizer, length, mix
         names = ("pad", "eom", "doc", "snip", "suf", "pre", "bug", "mid")
         self.pad, self.eom, self.doc, self.snip, self.suf, self.pre, self.bug, self.mid = (
-            tokenizer.special(f"<{name}>") for name in names
+            tokenizer.required(f"<{name}>") for name in names
         )
 
     def batch(self, size: int, middle_rows: int, rng: Random) -> npt.NDArray[np.int64]:

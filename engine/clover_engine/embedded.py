@@ -1,0 +1,167 @@
+"""The embedded engine: a checkpoint loaded in this process (the worker's; needs torch)."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from clover_engine.api import (
+    CancelToken,
+    ClozeFill,
+    ClozeRequest,
+    ClozeResult,
+    DecodeStats,
+    Infill,
+    InfillRequest,
+    InfillResult,
+    ScoreRequest,
+    ScoreResult,
+)
+from clover_engine.decode import autoregressive, cloze, diffusion, scoring, speculative
+from clover_engine.decode.common import Generated, Limits, Sampling, Start, Tally
+from clover_engine.errors import RequestError
+from clover_engine.model import Clover, load_model
+from clover_engine.prefill import PrefixCache
+from clover_engine.prompt import Prompt
+from clover_engine.tokenizer import SPECIAL_TOKENS, Tokenizer
+
+RESERVE = 32
+"""Rows that scoring and cloze keep free after the context."""
+
+
+@dataclass(slots=True)
+class _Call:
+    """One request's clock and counters."""
+
+    limits: Limits
+    tally: Tally
+    began: float
+    prefill: int = 0
+    cached: int = 0
+
+    def stats(self) -> DecodeStats:
+        return self.tally.stats(self.prefill, self.cached, time.monotonic() - self.began)
+
+
+class EmbeddedEngine:
+    """infill, score and cloze on one model; not thread-safe (the worker runs one at a time)."""
+
+    def __init__(self, model: Clover, tokenizer: Tokenizer, checkpoint: str = "") -> None:
+        self.model, self.tok, self.checkpoint = model, tokenizer, checkpoint
+        self.prompt = Prompt(tokenizer, model.config.max_position_embeddings)
+        self.prefix = PrefixCache(model)
+        special = {tokenizer.special(name) for name in SPECIAL_TOKENS}
+        banned = sorted(i for i in special if i is not None and i != self.prompt.eom)
+        self.ban_clean = torch.tensor(banned)
+        self.ban_block = torch.tensor([i for i in banned if i != self.prompt.pad])
+
+    @classmethod
+    def load(cls, checkpoint: Path, threads: int = 0) -> EmbeddedEngine:
+        """Loads a checkpoint directory in float32. Raises CheckpointError."""
+        if threads:
+            torch.set_num_threads(threads)
+        tokenizer = Tokenizer.load(checkpoint / "tokenizer.json")
+        return cls(load_model(checkpoint), tokenizer, str(checkpoint))
+
+    def info(self) -> dict[str, Any]:
+        return {"model": "clover-nano", "parameters": self.model.parameter_count()}
+
+    @torch.inference_mode()
+    def infill(self, request: InfillRequest, cancel: CancelToken | None = None) -> InfillResult:
+        """Fills a hole with free text; see `InfillRequest`."""
+        if request.n > 1 and request.temperature <= 0:
+            raise RequestError("n > 1 needs a temperature above 0")
+        call = self._call(request.deadline_s, cancel, request.max_tokens)
+        stops = request.stop
+        if stops:
+            call.limits.stopped = lambda ids: any(s in self.tok.decode(ids) for s in stops)
+        reserve = request.max_tokens + 1
+        tokens = self.prompt.context(
+            request.prefix, request.suffix, request.original, request.snippets, reserve
+        )
+        choices = []
+        for i in range(request.n):
+            start = self._start(tokens, call)
+            generator = torch.Generator().manual_seed(request.seed + i)
+            choices.append(self._text(self._decode(request, start, call, generator), stops))
+        return InfillResult(tuple(choices), call.stats())
+
+    def _decode(
+        self, request: InfillRequest, start: Start, call: _Call, generator: torch.Generator
+    ) -> Generated:
+        config = self.model.config
+        clean = Sampling(request.temperature, request.top_p, self.ban_clean)
+        size = min(request.block_size or config.block_size, 32)
+        args = (self.model, start, call.limits)
+        if request.mode == "ar":
+            return autoregressive.decode(*args, clean, call.tally, generator)
+        if request.mode == "speculative":
+            return speculative.decode(
+                *args, clean, call.tally, block_size=size, generator=generator
+            )
+        block = Sampling(request.temperature, request.top_p, self.ban_block)
+        threshold = config.threshold if request.threshold is None else request.threshold
+        return diffusion.decode(
+            *args, block, call.tally, block_size=size, threshold=threshold, generator=generator
+        )
+
+    def _text(self, out: Generated, stops: tuple[str, ...]) -> Infill:
+        text = self.tok.decode(out.tokens)
+        cuts = [text.index(s) for s in stops if s in text]
+        return Infill(text[: min(cuts)] if cuts else text, out.confidence, out.reason)
+
+    @torch.inference_mode()
+    def score(self, request: ScoreRequest, cancel: CancelToken | None = None) -> ScoreResult:
+        """Joint log-probability of every candidate and the end of the hole."""
+        if not request.candidates:
+            raise RequestError("score needs at least one candidate")
+        call = self._call(request.deadline_s, cancel, 0)
+        ids = [[*self.tok.encode(c), self.prompt.eom] for c in request.candidates]
+        reserve = min(max(RESERVE, max(map(len, ids))), self.prompt.length // 2)
+        tokens = self.prompt.context(request.prefix, request.suffix, request.original, (), reserve)
+        logprobs = scoring.score(
+            self.model, self._start(tokens, call), ids, call.limits, call.tally
+        )
+        return ScoreResult(tuple(logprobs), tuple(len(i) for i in ids), call.stats())
+
+    @torch.inference_mode()
+    def cloze(self, request: ClozeRequest, cancel: CancelToken | None = None) -> ClozeResult:
+        """The best small edits of `original`, ranked by the joint probability of the new line."""
+        call = self._call(request.deadline_s, cancel, 0)
+        line = self.tok.encode(request.original)
+        tokens = self.prompt.context(request.prefix, request.suffix, request.original, (), RESERVE)
+        start = self._start(tokens, call)
+        sampling = Sampling(banned=torch.cat([self.ban_block, self._ends()]))
+        fills = cloze.fill(
+            self.model, start, line, self.prompt.eom, self.prompt.pad,
+            request.max_remove, request.max_insert, 3 * request.top, call.limits, sampling,
+            call.tally,
+        )  # fmt: skip
+        texts = list(dict.fromkeys(self.tok.decode(f.tokens) for f in fills))
+        texts = [t for t in texts if t != request.original and "\ufffd" not in t]
+        if not texts:
+            return ClozeResult((), call.stats())
+        ids = [[*self.tok.encode(t), self.prompt.eom] for t in texts]
+        scores = scoring.score(self.model, start, ids, call.limits, call.tally)
+        found = [ClozeFill(t, s) for t, s in zip(texts, scores, strict=True) if s is not None]
+        found.sort(key=lambda f: f.logprob, reverse=True)
+        return ClozeResult(tuple(found[: request.top]), call.stats())
+
+    def _ends(self) -> torch.Tensor:
+        return torch.tensor([self.prompt.eom, self.prompt.pad])
+
+    def _call(self, deadline_s: float | None, cancel: CancelToken | None, tokens: int) -> _Call:
+        now = time.monotonic()
+        deadline = None if deadline_s is None else now + deadline_s
+        stop = frozenset({self.prompt.eom, self.prompt.pad})
+        return _Call(Limits(tokens, stop, deadline, cancel), Tally(), now)
+
+    def _start(self, tokens: list[int], call: _Call) -> Start:
+        start, cached = self.prefix.start(tokens, call.limits, call.tally)
+        call.prefill += len(tokens) - cached
+        call.cached += cached
+        return start
