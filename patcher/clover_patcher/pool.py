@@ -1,0 +1,239 @@
+"""The candidates of one run: made line by line, checked late, never twice, best first."""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import count
+
+from . import rules_expression, rules_names, rules_statement  # noqa: F401  (they register)
+from .names import Scopes
+from .rank import DEFAULT, ModelScore, Weights, ranked, unranked
+from .syntax import Source, Statement, load_source
+from .templates import PRIORS, Hole, Proposal, Site, fill_hole, margin, propose
+from .types import Candidate, Location
+from .validity import Checker
+
+_BEST_PRIOR = -2.0
+"""No template's log prior is above this: what a line not looked at yet could hold."""
+HoleKey = tuple[str, int, int, str]
+
+
+@dataclass(slots=True, eq=False)
+class Item:
+    """One proposal on its way to being a candidate."""
+
+    source: Source
+    statement: Statement
+    location: Location
+    proposal: Proposal
+    priority: float
+    logprob: float | None = None
+    valid: bool | None = None
+    """None until checked."""
+    gone: bool = False
+    """Handed out already."""
+
+
+@dataclass(slots=True, eq=False)
+class HoleItems:
+    """All candidates that fill one hole, which the model scores together."""
+
+    key: HoleKey
+    source: Source
+    statement: Statement
+    location: Location
+    hole: Hole
+    items: list[Item] = field(default_factory=list)
+    logprobs: dict[str, float] = field(default_factory=dict)
+    """What the model said about contents of the hole, with plain line ends."""
+
+
+class CandidatePool:
+    """Candidates of the suspicious lines of some files."""
+
+    def __init__(
+        self,
+        files: Mapping[str, bytes],
+        locations: Sequence[Location],
+        weights: Weights = DEFAULT,
+    ) -> None:
+        self.notes: list[str] = []
+        self.holes: dict[HoleKey, HoleItems] = {}
+        self._weights = weights
+        self._heap: list[tuple[float, int, Item]] = []
+        self._order = count()
+        self._seen: set[tuple[str, int, int, bytes]] = set()
+        self._meanings: set[tuple[str, str]] = set()
+        self._sources = {path: self._load(path, data) for path, data in files.items()}
+        self._scopes: dict[str, Scopes] = {}
+        self._checkers: dict[str, Checker] = {}
+        best_first = sorted(locations, key=lambda at: -at.score)
+        self._waiting = [at for at in best_first if self._sources.get(at.path) is not None]
+        self._waiting.reverse()
+
+    def open_line(self) -> list[HoleItems]:
+        """Makes the next suspicious line's candidates; returns its new holes."""
+        if not self._waiting:
+            return []
+        location = self._waiting.pop()
+        source = self._sources[location.path]
+        assert source is not None
+        scopes = self._scopes.setdefault(location.path, Scopes(source))
+        known = set(self.holes)
+        for statement in source.on_line(location.line):
+            site = Site(source, statement, scopes.at(statement), location.line)
+            for proposal in propose(site):
+                self._add(source, statement, location, proposal)
+        return [holes for key, holes in self.holes.items() if key not in known]
+
+    @property
+    def bound(self) -> float | None:
+        """The best priority that a line not opened yet can have; None if all are open."""
+        if not self._waiting:
+            return None
+        return unranked(self._waiting[-1].score, _BEST_PRIOR, self._weights)
+
+    @property
+    def best(self) -> float | None:
+        """Priority of the first candidate in the queue, valid or not."""
+        while self._heap:
+            priority, _, item = self._heap[0]
+            if not item.gone and item.valid is not False and item.priority == -priority:
+                return item.priority
+            heapq.heappop(self._heap)  # handed out, known to be bad, or queued again since
+        return None
+
+    def take(self) -> Candidate | None:
+        """The best candidate not handed out yet, or None."""
+        while self.best is not None:
+            item = heapq.heappop(self._heap)[2]
+            item.gone = True
+            if self.check(item) and (candidate := _candidate(item)) is not None:
+                return candidate
+        return None
+
+    def check(self, item: Item) -> bool:
+        """Whether the item parses, changes something, and is new."""
+        if item.valid is None:
+            item.valid = self._is_new(item) and self._means_something(item)
+        return item.valid
+
+    def add_fill(self, holes: HoleItems, text: str, kind: str, weight: float) -> Item | None:
+        """A text that the model proposes for a hole; None if it is known there already."""
+        if any(item.proposal.fill == text for item in holes.items):
+            return None
+        text = text.replace("\n", f"{holes.source.eol}{margin(holes.hole)}")
+        prior = math.log(PRIORS[kind] * weight)
+        proposal = replace(fill_hole(holes.hole, text, kind), log_prior=prior)
+        return self._add(holes.source, holes.statement, holes.location, proposal)
+
+    def score(self, item: Item, score: ModelScore) -> None:
+        """Gives a candidate its real priority."""
+        if item.gone or item.valid is False:
+            return
+        item.logprob = score.logprob
+        item.priority = ranked(
+            item.location.score,
+            item.proposal.log_prior,
+            score,
+            self._weights,
+        )
+        self._push(item)
+
+    def _push(self, item: Item) -> None:
+        heapq.heappush(self._heap, (-item.priority, next(self._order), item))
+
+    def _load(self, path: str, data: bytes) -> Source | None:
+        source = load_source(path, data)
+        if source is None:
+            self.notes.append(f"{path}: cannot be decoded exactly, so it is left alone")
+        return source
+
+    def _add(
+        self, source: Source, statement: Statement, location: Location, proposal: Proposal
+    ) -> Item:
+        priority = unranked(location.score, proposal.log_prior, self._weights)
+        item = Item(source, statement, location, proposal, priority)
+        if (hole := proposal.hole) is not None:
+            key = (source.path, hole.start, hole.end, hole.lead)
+            holes = self.holes.get(key)
+            if holes is None:
+                holes = HoleItems(key, source, statement, location, hole)
+                self.holes[key] = holes
+            holes.items.append(item)
+        self._push(item)
+        return item
+
+    def _is_new(self, item: Item) -> bool:
+        p = item.proposal
+        key = (item.source.path, *changed_region(item.source.code, p.start, p.end, p.new))
+        if key in self._seen or (not key[3] and key[1] == key[2]):
+            return False
+        self._seen.add(key)
+        return True
+
+    def _means_something(self, item: Item) -> bool:
+        checker = self._checkers.setdefault(item.source.path, Checker(item.source))
+        p = item.proposal
+        if p.hole is not None and p.hole.inserts:
+            return checker.stands_alone(plain_fill(p), p.hole.inside, p.hole.in_loop)
+        meaning = checker.meaning(item.statement, p.start, p.end, p.new)
+        if meaning is None or (item.source.path, meaning) in self._meanings:
+            return False
+        self._meanings.add((item.source.path, meaning))
+        return True
+
+
+def changed_region(code: bytes, start: int, end: int, new: str) -> tuple[int, int, bytes]:
+    """The smallest change with the same result, leftmost prefix first: equal for equal results."""
+    data = new.encode("utf-8")
+    low = start + _common_prefix(code[start : end + len(data)], data + code[end : end + len(data)])
+    if low == end + len(data):  # it may go on: compare everything
+        low = start + _common_prefix(code[start:], data + code[end:])
+    old, fresh = code[low:], (data + code[end:])[low - start :]
+    limit = min(len(old), len(fresh))
+    suffix = min(len(code) - end, limit)
+    while suffix < limit and old[-1 - suffix] == fresh[-1 - suffix]:
+        suffix += 1
+    return low, len(code) - suffix, fresh[: len(fresh) - suffix]
+
+
+def _common_prefix(first: bytes, second: bytes) -> int:
+    limit = min(len(first), len(second))
+    if first[:limit] == second[:limit]:
+        return limit
+    return next(i for i in range(limit) if first[i] != second[i])
+
+
+def plain_fill(proposal: Proposal) -> str:
+    """The hole's content with plain line ends, later lines indented from the first one's."""
+    fill, hole = proposal.fill.replace("\r\n", "\n"), proposal.hole
+    return fill.replace(f"\n{margin(hole)}", "\n") if hole is not None else fill
+
+
+def _candidate(item: Item) -> Candidate | None:
+    p, source = item.proposal, item.source
+    edit = source.edit(p.start, p.end, p.new)
+    if edit is None:
+        return None
+    if p.hole is not None:
+        text = p.fill
+    else:
+        low = source.line_start(source.line_of(p.start))
+        high = source.line_end(source.line_of(max(p.start, p.end - 1)))
+        text = source.slice(low, p.start) + p.new + source.slice(p.end, high)
+    line = source.line_of(min(p.start, max(0, len(source.code) - 1)))
+    return Candidate(edit, line, p.kind, text, item.logprob, item.priority)
+
+
+def all_candidates(pool: CandidatePool) -> Iterator[Candidate]:
+    """Everything, in order of priority, without the model."""
+    while (best := pool.best) is not None or pool.bound is not None:
+        bound = pool.bound
+        if bound is not None and (best is None or best < bound):
+            pool.open_line()
+        elif (candidate := pool.take()) is not None:
+            yield candidate

@@ -1,0 +1,258 @@
+"""Edits of whole statements: deleted, moved, exchanged, changed in kind, new ones put in."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from itertools import product
+
+from tree_sitter import Node
+
+from .syntax import Source, Statement
+from .templates import (
+    Change,
+    Hole,
+    Proposal,
+    Site,
+    change,
+    expression_rule,
+    fill_hole,
+    line_hole,
+    margin,
+    new_line_hole,
+    statement_rule,
+)
+
+_WORDS: dict[str, tuple[str, ...]] = {
+    "if": ("while", "elif"),
+    "while": ("if",),
+    "elif": ("if",),
+    "break": ("continue", "return", "pass"),
+    "continue": ("break", "return", "pass"),
+    "pass": ("continue", "break", "return"),
+    "return": ("yield", "yield from"),
+    "yield": ("return", "yield from"),
+}
+_NAME = re.compile(r"(?<![\w.\"'])[A-Za-z_]\w*(?![\w\"'(=])")
+_MAX_INSERTS = 160
+
+
+@expression_rule(*_WORDS)
+def keyword(node: Node, site: Site) -> Iterator[Change]:
+    """One statement keyword for another."""
+    if node.is_named or node.parent is None or node.parent.type == "conditional_expression":
+        return
+    if node.parent.type == "if_clause":
+        return
+    for other in _WORDS[node.type]:
+        yield change(node, other, "statement")
+
+
+@expression_rule("return_statement", "yield")
+def returned(node: Node, site: Site) -> Iterator[Change]:
+    """Other values to give back."""
+    values = node.named_children
+    word = "return" if node.type == "return_statement" else "yield"
+    if len(values) > 1 or (values and "\n" in site.text(values[0])):
+        return
+    if not values:
+        for index, name in enumerate(site.scope.local[:8]):
+            yield change(node, f"{word} {name}", "statement", 1.0 / (2 + index))
+        return
+    text = site.text(values[0])
+    for new in (f"[{text}]", f"not {text}", f"{text}, None"):
+        yield change(values[0], new, "wrap", 0.3)
+    for constant in ("None", "True", "False", "[]", "0", "[[]]", '""'):
+        if constant != text:
+            yield change(values[0], constant, "expression", 0.2)
+
+
+@expression_rule("for_statement", "for_in_clause")
+def iterated(node: Node, site: Site) -> Iterator[Change]:
+    """What a loop runs over."""
+    right = node.child_by_field_name("right")
+    if right is None or "\n" in site.text(right):
+        return
+    text = site.text(right)
+    atom = right.type in ("identifier", "attribute", "call", "subscript")
+    for index, form in enumerate(
+        ("reversed({})", "enumerate({})", "range({})", "range(len({}))", "sorted({})", "list({})")
+    ):
+        yield change(right, form.format(text), "wrap", 1.0 / (2 + index))
+    if atom:
+        for suffix in ("[1:]", "[:-1]", "[::-1]", "[:]", ".items()", ".values()", ".copy()"):
+            yield change(right, text + suffix, "wrap", 0.3)
+
+
+@statement_rule
+def delete(site: Site) -> Iterator[Proposal]:
+    """The line goes; the only one of a block becomes `pass`."""
+    source, statement = site.source, site.statement
+    if not statement.own_lines or statement.is_header or statement.is_clause:
+        return
+    one_line = statement.first_line == statement.last_line
+    hole = line_hole(source, statement.first_line) if one_line else None
+    if len(statement.block) == 1 and statement.owner is not None:
+        yield Proposal(statement.start, statement.end, "pass", "delete", 0.5, hole, "pass")
+        return
+    start = source.line_start(statement.first_line)
+    end = source.next_line_start(statement.last_line)
+    yield Proposal(start, end, "", "delete", 1.0, hole, "")
+
+
+@statement_rule
+def move(site: Site) -> Iterator[Proposal]:
+    """A line in or out of a block: its indentation becomes that of a neighbouring one."""
+    source, statement = site.source, site.statement
+    one_line = statement.first_line == statement.last_line
+    if not statement.own_lines or not one_line or statement.is_header:
+        return
+    start = source.line_start(statement.first_line)
+    present = source.indentation(statement.first_line)
+    for indentation in dict.fromkeys(_levels(site)):
+        if indentation != present:
+            yield Proposal(start, statement.start, indentation, "move", 1.0, None)
+
+
+def _levels(site: Site) -> Iterator[str]:
+    """Indentations at which the line could stand instead."""
+    source, statement = site.source, site.statement
+    if statement.is_last and len(statement.block) > 1:
+        owner = statement.owner
+        while owner is not None and owner is not statement.function:
+            yield source.indentation(owner.first_line)
+            owner = owner.owner
+    if statement.position and statement.block:
+        before = statement.block[statement.position - 1]
+        while not before.is_definition:
+            inner = (before.clauses or [before])[-1].children
+            if not inner:
+                return
+            before = inner[-1]
+            yield source.indentation(before.first_line)
+
+
+@statement_rule
+def order(site: Site) -> Iterator[Proposal]:
+    """A simple statement exchanged with the one before or after it."""
+    source, statement = site.source, site.statement
+    for offset in (-1, 1):
+        index = statement.position + offset
+        if statement.is_clause or not 0 <= index < len(statement.block):
+            continue
+        other = statement.block[index]
+        first, second = sorted((statement, other), key=lambda s: s.start)
+        if any(s.is_header or not s.own_lines for s in (first, second)):
+            continue
+        middle = source.slice(first.end, second.start)
+        new = source.slice(second.start, second.end) + middle
+        new += source.slice(first.start, first.end)
+        yield Proposal(first.start, second.end, new, "order", 1.0, None)
+
+
+@statement_rule
+def insert(site: Site) -> Iterator[Proposal]:
+    """New lines before and after the statement."""
+    fresh = _new_statements(site)
+    for hole, weight in _gaps(site):
+        for text, kind, share in fresh:
+            if _allowed(text, hole):
+                lines = text.replace("\n", f"{site.source.eol}{margin(hole)}")
+                yield fill_hole(hole, lines, kind, weight * share)
+
+
+def _allowed(text: str, hole: Hole) -> bool:
+    word = text.rsplit("\n", 1)[-1].split()[0]
+    if word in ("break", "continue"):
+        return hole.in_loop
+    return hole.inside or word not in ("return", "yield")
+
+
+def _gaps(site: Site) -> Iterator[tuple[Hole, float]]:
+    """Where a new line may stand, with weights."""
+    source, statement = site.source, site.statement
+    if not statement.own_lines:
+        return
+    if not statement.is_clause and not statement.is_definition:
+        yield new_line_hole(source, statement.first_line, statement), 1.0
+    if statement.children:
+        first = statement.children[0]
+        if first.own_lines and first.first_line > statement.last_line:
+            yield new_line_hole(source, first.first_line, first), 0.7
+    if not statement.is_definition:
+        for beside in _ending_with(source, statement):
+            last = source.line_of(statement.node.end_byte - 1)
+            yield new_line_hole(source, last + 1, beside), 0.6
+
+
+def _ending_with(source: Source, statement: Statement) -> Iterator[Statement]:
+    """The statement and the blocks around it that end on the same line."""
+    last = source.line_of(statement.node.end_byte - 1)
+    here: Statement | None = statement
+    while here is not None and not here.is_definition:
+        if source.line_of(here.node.end_byte - 1) != last:
+            return
+        if not here.is_clause:
+            yield here
+        here = here.owner if here.is_clause or here.is_last else None
+
+
+def _new_statements(site: Site) -> list[tuple[str, str, float]]:
+    """(text, kind, weight) of statements that could be missing here, best first."""
+    made: dict[str, tuple[str, float]] = {}
+    for text, kind, weight in (*_guards(site), *_plain(site), *_varied(site)):
+        if text not in made or made[text][1] < weight:
+            made[text] = (kind, weight)
+    ranked = [(text, kind, weight) for text, (kind, weight) in made.items()]
+    ranked.sort(key=lambda item: -item[2])
+    return ranked[:_MAX_INSERTS]
+
+
+def _guards(site: Site) -> Iterator[tuple[str, str, float]]:
+    scope = site.scope
+    conditions = [f"not {name}" for name in scope.local[:5]]
+    conditions += [f"{name} is None" for name in scope.local[:3]]
+    conditions += list(scope.conditions[:5])
+    returns = [s for s in scope.statements if s.startswith(("return", "raise"))][:3]
+    exits = [*returns, "continue", "break", "return", "return None", "return []", "return 0"]
+    exits += [f"return {name}" for name in scope.local[:3]]
+    for (i, test), (j, way) in product(enumerate(conditions), enumerate(dict.fromkeys(exits))):
+        yield f"if {test}:\n{site.source.indent_unit}{way}", "guard", 1.0 / (2 + i + j)
+
+
+def _plain(site: Site) -> Iterator[tuple[str, str, float]]:
+    """Assignments, returns and method calls over the names in scope."""
+    scope = site.scope
+    for index, name in enumerate(scope.local[:8]):
+        yield f"return {name}", "insert", 0.8 / (2 + index)
+        yield f"{name} += 1", "insert", 0.8 / (2 + index)
+        yield f"{name} -= 1", "insert", 0.4 / (2 + index)
+        for constant in ("0", "None", "[]", "True", "False", "1"):
+            yield f"{name} = {constant}", "insert", 0.2 / (2 + index)
+    for (i, left), (j, right) in product(enumerate(scope.assigned[:8]), enumerate(scope.local[:8])):
+        if left != right:
+            yield f"{left} = {right}", "insert", 1.0 / (3 + i + j)
+            yield f"{left} += {right}", "insert", 0.5 / (3 + i + j)
+    for word in ("continue", "break", "return", "yield"):
+        yield word, "insert", 0.3
+    for index, name in enumerate(scope.own[:4]):
+        for value in ("None", "0", "[]", *scope.local[1:4]):
+            yield f"self.{name} = {value}", "insert", 0.3 / (2 + index)
+
+
+def _varied(site: Site) -> Iterator[tuple[str, str, float]]:
+    """Statements of the function as they are, or with one name or both of two exchanged."""
+    scope = site.scope
+    for index, text in enumerate(scope.statements[:12]):
+        yield text, "insert", 0.6 / (2 + index / 3)
+        for match in _NAME.finditer(text):
+            for position, name in enumerate(scope.local[:6]):
+                new = text[: match.start()] + name + text[match.end() :]
+                yield new, "insert", 0.4 / (3 + index / 2 + position)
+    methods = [c.split("(")[0].rsplit(".", 1)[-1] for c in scope.calls[:8]]
+    methods += [m for m in ("append", "add") if m in scope.methods and m not in methods]
+    for (i, method), (j, owner), (k, value) in product(
+        enumerate(dict.fromkeys(methods)), enumerate(scope.assigned[:6]), enumerate(scope.local[:6])
+    ):
+        if owner != value:
+            yield f"{owner}.{method}({value})", "insert", 1.0 / (3 + i + j + k)

@@ -1,0 +1,216 @@
+"""Enumerated edits of one line: what a programmer's small slip, undone, could look like.
+
+Rules live in `rules_*.py`. An expression rule gets a syntax node and yields new texts for it; a
+statement rule yields whole lines to put in, or other changes of the line. Each edit has a kind;
+`PRIORS` says how often a repair is of that kind, and the weights of one kind's edits on a line
+share that probability among them. Nothing here knows whether an edit is any good.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+
+from tree_sitter import Node
+
+from .names import Scope
+from .syntax import Source, Statement, walk_header
+
+PRIORS: dict[str, float] = {
+    "operator": 0.10,
+    "boolean": 0.03,
+    "negate": 0.05,
+    "swap": 0.04,
+    "augment": 0.02,
+    "constant": 0.09,
+    "string": 0.02,
+    "name": 0.13,
+    "target": 0.02,
+    "attribute": 0.04,
+    "function": 0.05,
+    "argument": 0.09,
+    "keyword": 0.01,
+    "index": 0.05,
+    "slice": 0.04,
+    "offset": 0.05,
+    "wrap": 0.05,
+    "unwrap": 0.04,
+    "drop": 0.04,
+    "term": 0.04,
+    "condition": 0.05,
+    "expression": 0.05,
+    "display": 0.03,
+    "statement": 0.03,
+    "group": 0.01,
+    "delete": 0.03,
+    "move": 0.02,
+    "order": 0.02,
+    "guard": 0.03,
+    "insert": 0.09,
+    "cloze": 0.10,
+    "line": 0.05,
+}
+"""How often a one-line repair is of each kind; need not sum to one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Hole:
+    """A place for one line's content, with what is put around it when it is filled.
+
+    The text before the hole is the source up to `start` and `lead`; the text after it is `tail`
+    and the source from `end`. `original` is what stands there now, "" for a new line.
+    """
+
+    start: int
+    end: int
+    lead: str = ""
+    tail: str = ""
+    original: str = ""
+    in_loop: bool = False
+    inside: bool = False
+    """For new lines: whether `break` and `return` may stand there."""
+
+    @property
+    def inserts(self) -> bool:
+        return self.start == self.end and not self.original
+
+
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """One edit: `new` replaces [start, end). `fill` is the hole's new content for the model."""
+
+    start: int
+    end: int
+    new: str
+    kind: str
+    weight: float
+    """Relative to the other proposals of the same kind on the line."""
+    hole: Hole | None
+    """None where the edit is not the content of one line (moved, swapped lines)."""
+    fill: str = ""
+    log_prior: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """Where a rule is asked for edits."""
+
+    source: Source
+    statement: Statement
+    scope: Scope
+    line: int
+
+    def text(self, node: Node) -> str:
+        return self.source.text(node)
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What an expression rule yields: other text for a node or for a run of nodes."""
+
+    start: int
+    end: int
+    new: str
+    kind: str
+    weight: float = 1.0
+
+
+ExpressionRule = Callable[[Node, Site], Iterable[Change]]
+StatementRule = Callable[[Site], Iterable[Proposal]]
+
+_BY_TYPE: dict[str, list[ExpressionRule]] = defaultdict(list)
+_ANY: list[ExpressionRule] = []
+_STATEMENT: list[StatementRule] = []
+
+
+def expression_rule(*types: str) -> Callable[[ExpressionRule], ExpressionRule]:
+    """Registers a rule for nodes of these types; for all nodes if none is named."""
+
+    def register(rule: ExpressionRule) -> ExpressionRule:
+        for kind in types:
+            _BY_TYPE[kind].append(rule)
+        if not types:
+            _ANY.append(rule)
+        return rule
+
+    return register
+
+
+def statement_rule(rule: StatementRule) -> StatementRule:
+    _STATEMENT.append(rule)
+    return rule
+
+
+def change(node: Node, new: str, kind: str, weight: float = 1.0) -> Change:
+    return Change(node.start_byte, node.end_byte, new, kind, weight)
+
+
+def line_hole(source: Source, line: int) -> Hole:
+    """The content of a line that exists."""
+    start, end = source.content_start(line), source.line_end(line)
+    return Hole(start, end, original=source.slice(start, end))
+
+
+def new_line_hole(source: Source, before: int, beside: Statement) -> Hole:
+    """A new line before line `before`, indented as the statement `beside` it.
+
+    One past the last line means the end of the file.
+    """
+    indentation = source.indentation(beside.first_line)
+    loop, inside = beside.in_loop, beside.function is not None
+    code = source.code
+    at = source.line_start(before) if before <= source.line_count else len(code)
+    if at == len(code) and not code.endswith(b"\n"):
+        return Hole(at, at, source.eol + indentation, "", "", loop, inside)
+    return Hole(at, at, indentation, source.eol, "", loop, inside)
+
+
+def margin(hole: Hole) -> str:
+    """What later lines of the hole's content start with."""
+    return hole.lead.lstrip("\r\n")
+
+
+def fill_hole(hole: Hole, text: str, kind: str, weight: float = 1.0) -> Proposal:
+    """The edit that puts `text` into the hole."""
+    return Proposal(hole.start, hole.end, hole.lead + text + hole.tail, kind, weight, hole, text)
+
+
+def propose(site: Site) -> list[Proposal]:
+    """Every enumerated edit at the site's statement and line, best prior first."""
+    found = [_proposal(site, c) for c in _expression_changes(site)]
+    for rule in _STATEMENT:
+        found.extend(rule(site))
+    return _with_priors(found)
+
+
+def _expression_changes(site: Site) -> Iterator[Change]:
+    for node in walk_header(site.statement):
+        first = site.source.line_of(node.start_byte)
+        last = site.source.line_of(max(node.start_byte, node.end_byte - 1))
+        if not first <= site.line <= last:
+            continue
+        for rule in (*_BY_TYPE.get(node.type, ()), *(_ANY if node.is_named else ())):
+            yield from rule(node, site)
+
+
+def _proposal(site: Site, c: Change) -> Proposal:
+    """An expression change, as new content of its line where it stays inside one line."""
+    source = site.source
+    line = source.line_of(c.start)
+    hole = line_hole(source, line)
+    if c.end > hole.end or c.start < hole.start or "\n" in c.new:
+        return Proposal(c.start, c.end, c.new, c.kind, c.weight, None)
+    fill = source.slice(hole.start, c.start) + c.new + source.slice(c.end, hole.end)
+    return Proposal(c.start, c.end, c.new, c.kind, c.weight, hole, fill)
+
+
+def _with_priors(found: list[Proposal]) -> list[Proposal]:
+    totals: dict[str, float] = defaultdict(float)
+    for proposal in found:
+        totals[proposal.kind] += proposal.weight
+    ranked = [
+        replace(p, log_prior=math.log(PRIORS[p.kind] * p.weight / totals[p.kind])) for p in found
+    ]
+    return sorted(ranked, key=lambda p: -p.log_prior)
