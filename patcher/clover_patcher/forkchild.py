@@ -215,6 +215,7 @@ def _run_python(config: dict[str, Any], job: dict[str, Any], stem: Any) -> None:
     sys.dont_write_bytecode = not job["write_bytecode"]
     watch_unittest(report, job)
     args = config["args"]
+    report.switch("")
     if report.tracer is not None:
         report.tracer.start()
     try:

@@ -119,11 +119,13 @@ class TranslatingFinder:
         if not isinstance(origin, str) or not os.path.isabs(origin):
             if twins == locations:
                 return None
+            _set_python_path(self.mapper, [os.path.dirname(p) for p in twins])
             spec.submodule_search_locations = twins
             return spec
         twin = self.mapper.translate(origin)
         if twin == origin:
             return None
+        _set_python_path(self.mapper, [os.path.dirname(p) for p in twins or [twin]])
         return importlib.util.spec_from_file_location(
             spec.name, twin, submodule_search_locations=twins if locations else None
         )

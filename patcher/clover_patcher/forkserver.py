@@ -35,7 +35,8 @@ _CLONE_NEWNET = 0x40000000
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
 _GRACE_S = 0.3
-_MAX_PROCESSES = 512
+_POLL_S = 0.05
+_MAX_PROCESSES = 256
 _MAX_EVENT_BYTES = 64 << 20
 
 
@@ -332,7 +333,7 @@ class _Watch:
     def patience(self) -> float:
         """How long `select` may sleep, in seconds."""
         now = time.monotonic()
-        ends = [now + 0.25]
+        ends = [now + _POLL_S]
         if self.killed_at is not None:
             ends.append(self.killed_at + _GRACE_S)
         else:
@@ -369,7 +370,7 @@ class _Watch:
             self.timeout = "wall"
         elif self.idle and now - self.active >= self.idle:
             self.timeout = "idle"
-        elif now - self.checked >= 0.2:
+        elif now - self.checked >= _POLL_S:
             self.checked = now
             if len(descendants(4 * _MAX_PROCESSES)) > _MAX_PROCESSES:
                 self.timeout = "processes"

@@ -127,19 +127,19 @@ class Runner:
         Raises `UsageError` for edits of files that must not be written, `TreeChanged` where a
         file is gone, `ValueError` for edits that overlap.
         """
-        with self._edited(edits) as paths:
-            cold = bool(self._server.loaded & paths)
-            if cold:
-                self._restart()
-            try:
+        cold = bool(self._server.loaded & {edit.path for edit in edits})
+        try:
+            with self._edited(edits) as paths:
+                if cold:
+                    self._restart()
                 if only_failing and self._failing:
                     outcome = self._run_failing(paths)
                     if outcome.status != "passed":
                         return outcome
                 return self._run_candidate_whole()
-            finally:
-                if cold:
-                    self._restart()
+        finally:
+            if cold:
+                self._restart()
 
     def trace(self) -> list[TestCoverage]:
         """Lines that each test executes; for a hanging test, until its time limit.

@@ -177,9 +177,11 @@ class CoverageLog:
         found = []
         for name, lines in self.lines.items():
             nodeid = name.removeprefix("import:")
-            failed = nodeid in tally.failures
-            if nodeid in ("", "conftest") and name != nodeid:
-                failed = False
+            failed = bool(nodeid) and nodeid in tally.failures
+            if not name and not tally.finished:  # a script without tests is one test
+                failed = tally.code != 0
+            elif not nodeid:
+                name = "import:"
             if lines:
                 shown = nodeid if failed else name
                 found.append(TestCoverage(shown, failed, frozenset(lines)))
