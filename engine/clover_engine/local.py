@@ -87,15 +87,18 @@ class LocalEngine:
         start_timeout_s: float = 120.0,
         hang_grace_s: float = 30.0,
     ) -> None:
-        """`command` replaces the worker's whole command line (another environment, a fake).
+        """`command`, or CLOVER_WORKER, replaces the worker's whole command line: the model can
+        live in another environment than the caller, and tests run a fake.
 
         `start_timeout_s`: longest wait for the model to load. `hang_grace_s`: how long after a
         deadline or a cancellation the worker may stay silent before it is ended.
         """
         self.checkpoint = checkpoint_path(checkpoint)
         self.threads = threads or default_threads()
-        self._custom = command is not None
-        self._command = list(command) if command is not None else self._worker_command()
+        if command is None:
+            command = shlex.split(os.environ.get("CLOVER_WORKER", ""))
+        self._custom = bool(command)
+        self._command = list(command) or self._worker_command()
         self._start_timeout_s = start_timeout_s
         self._hang_grace_s = hang_grace_s
         self._numbers = itertools.count(1)
@@ -104,7 +107,7 @@ class LocalEngine:
         self._starts = 0
         self._failures = 0
         self._closed = False
-        self._reaper: weakref.finalize[..., None] | None = None
+        self._reaper: weakref.finalize[..., LocalEngine] | None = None
 
     def infill(self, request: InfillRequest, cancel: CancelToken | None = None) -> InfillResult:
         late = InfillResult((Infill("", 0.0, "deadline"),) * max(1, request.n))

@@ -1,0 +1,208 @@
+"""`clover-code doctor`: what is installed, whether the model answers, what to do if not."""
+
+from __future__ import annotations
+
+import argparse
+import importlib.metadata
+import importlib.util
+import json
+import os
+import platform
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from clover_code import __version__
+from clover_engine.api import Health, InfillRequest
+from clover_engine.errors import EngineError
+from clover_engine.local import LocalEngine, checkpoint_path, install_command
+
+SUPPORTED_PYTHONS = ((3, 11), (3, 13))
+BASE_PACKAGES = ("gitpython", "pygls", "tree-sitter", "tree-sitter-python", "watchfiles")
+ENGINE_PACKAGES = ("torch", "numpy", "safetensors", "tokenizers")
+_IMPORT_NAMES = {"gitpython": "git"}
+_REQUIREMENT = re.compile(r"(?P<name>[\w.-]+)[^>;]*>=\s*(?P<least>[\d.]+)")
+
+EXAMPLES = """\
+examples:
+  clover-code doctor
+  clover-code doctor --no-start --json
+
+exit codes:
+  0  everything is there and the model answers
+  1  something is missing (each line says what to run)
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One line of the report; `fix` is the command or action that mends it."""
+
+    name: str
+    ok: bool
+    detail: str
+    fix: str = ""
+
+
+def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Adds the subcommand `doctor`."""
+    parser = subparsers.add_parser(
+        "doctor",
+        help="say what is installed, what is missing and how to get it",
+        description="Looks at the installation, and starts the model for one tiny completion.",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    parser.add_argument("--no-start", action="store_true", help="do not start the model")
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Runs the subcommand and returns its exit code."""
+    checks = [check_python(), check_self(), check_git()]
+    checks += (check_package(name, base_install_command()) for name in BASE_PACKAGES)
+    custom_worker = bool(os.environ.get("CLOVER_WORKER"))
+    if not custom_worker:
+        checks += (check_package(name, install_command()) for name in ENGINE_PACKAGES)
+        checks += check_weights()
+    health = None
+    if not args.no_start and all(check.ok for check in checks):
+        check, health = check_engine()
+        checks.append(check)
+    report(checks, health, args.json)
+    return 0 if all(check.ok for check in checks) else 1
+
+
+def base_install_command() -> str:
+    """The command that installs the packages of the base install."""
+    return install_command().replace("[engine]", "")
+
+
+def check_python() -> Check:
+    version = platform.python_version()
+    least, most = SUPPORTED_PYTHONS
+    ok = least <= sys.version_info[:2] <= most
+    wanted = f"{least[0]}.{least[1]} to {most[0]}.{most[1]}"
+    detail = f"{version} ({sys.executable})"
+    return Check("python", ok, detail, "" if ok else f"use Python {wanted}")
+
+
+def check_self() -> Check:
+    where = Path(__file__).parent
+    try:
+        installed = importlib.metadata.version("clover-code")
+    except importlib.metadata.PackageNotFoundError:
+        return Check(
+            "clover-code",
+            False,
+            f"{__version__} in {where}, not installed as a package",
+            base_install_command(),
+        )
+    return Check("clover-code", True, f"{installed} ({where})")
+
+
+def check_git() -> Check:
+    fix = "install git, for example: sudo apt-get install git"
+    path = shutil.which("git")
+    if path is None:
+        return Check("git", False, "not found on PATH", fix)
+    try:
+        run = subprocess.run([path, "--version"], capture_output=True, text=True, timeout=20)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return Check("git", False, f"{path} does not run: {error}", fix)
+    version = run.stdout.strip().removeprefix("git version ")
+    ok = run.returncode == 0
+    return Check("git", ok, f"{version} ({path})", "" if ok else fix)
+
+
+def check_package(name: str, fix: str) -> Check:
+    """Is the package importable, and at least as new as our own metadata asks for?"""
+    module = _IMPORT_NAMES.get(name, name.replace("-", "_"))
+    if importlib.util.find_spec(module) is None:
+        return Check(name, False, "not installed", fix)
+    try:
+        version = importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        return Check(name, True, "version unknown")
+    least = _least_versions().get(name)
+    if least is not None and _release(version) < _release(least):
+        return Check(name, False, f"{version}, {least} or newer is needed", f"{fix} --upgrade")
+    return Check(name, True, version)
+
+
+def _least_versions() -> dict[str, str]:
+    try:
+        required = importlib.metadata.requires("clover-code") or []
+    except importlib.metadata.PackageNotFoundError:
+        required = []
+    found = (_REQUIREMENT.match(text) for text in required)
+    return {m["name"].lower(): m["least"] for m in found if m is not None}
+
+
+def _release(version: str) -> tuple[int, ...]:
+    numbers = re.match(r"[\d.]*", version)
+    return tuple(int(n) for n in (numbers[0] if numbers else "").split(".") if n)
+
+
+def check_weights() -> Iterator[Check]:
+    """Where the checkpoint is and whether its three files are there."""
+    folder = checkpoint_path()
+    fix = "reinstall clover-code: its wheel ships the weights"
+    if os.environ.get("CLOVER_CHECKPOINT"):
+        fix = "set CLOVER_CHECKPOINT to a checkpoint's folder, or: unset CLOVER_CHECKPOINT"
+    weights = [*folder.glob("*.safetensors")]
+    missing = [n for n in ("config.json", "tokenizer.json") if not (folder / n).is_file()]
+    if not weights:
+        missing.append("*.safetensors")
+    if missing:
+        yield Check("weights", False, f"{folder} has no {', '.join(missing)}", fix)
+        return
+    size = sum(path.stat().st_size for path in weights) / 1e6
+    yield Check("weights", True, f"{folder} ({size:.1f} MB)")
+
+
+def check_engine() -> tuple[Check, Health]:
+    """Starts the model and asks for a few tokens."""
+    begun = time.monotonic()
+    with LocalEngine() as engine:
+        try:
+            engine.health(start=True)
+            loaded = time.monotonic() - begun
+            result = engine.infill(InfillRequest("def add(a, b):\n    return ", max_tokens=4))
+        except EngineError as error:
+            health = engine.health()
+            fix = shlex.join(["clover-code", "--debug", "doctor"])
+            return Check("engine", False, str(error), fix), health
+        health = engine.health()
+    answered = time.monotonic() - begun - loaded
+    size = f", {health.parameters / 1e6:.1f}M parameters" if health.parameters else ""
+    detail = (
+        f"{health.model}{size}, {engine.threads} threads: loaded in {loaded:.1f} s, "
+        f"{result.stats.tokens} tokens in {answered:.2f} s"
+    )
+    return Check("engine", True, detail), health
+
+
+def report(checks: list[Check], health: Health | None, as_json: bool) -> None:
+    """Prints the checks as a table, or as one JSON object."""
+    if as_json:
+        found: dict[str, Any] = {
+            "ok": all(check.ok for check in checks),
+            "checks": [asdict(check) for check in checks],
+            "engine": None if health is None else asdict(health),
+        }
+        print(json.dumps(found))
+        return
+    width = max(len(check.name) for check in checks)
+    for check in checks:
+        print(f"{'ok     ' if check.ok else 'MISSING'}  {check.name:{width}}  {check.detail}")
+        if check.fix:
+            print(f"{'':9}{'':{width}}  → {check.fix}")
