@@ -27,8 +27,8 @@ def score(
     while at < len(order) and limits.interrupted() is None:
         group = _group(order, at, candidates)
         at += len(group)
-        for i, value in zip(group, _pass(model, start, first, [candidates[i] for i in group], tally),
-                            strict=True):  # fmt: skip
+        values = _pass(model, start, first, [candidates[i] for i in group], tally)
+        for i, value in zip(group, values, strict=True):
             result[i] = value
     return result
 
