@@ -16,6 +16,7 @@ from torch import Tensor
 
 from clover_engine.model import Cache, Clover, CloverConfig, load_model, save_model
 
+pytestmark = pytest.mark.usefixtures("one_thread")
 EXACT = 1e-9
 VOCABULARY = 11
 Lively = Callable[..., None]
