@@ -77,25 +77,23 @@ def _masks(shape: tuple[int, int, int], generator: torch.Generator) -> Tensor:
 
 
 def losses(
-    model: Clover, rows: Tensor, noise: Noise, middle_rows: int, pad_id: int, ar_weight: float
-) -> Losses:
-    """One forward pass over `rows` [N, T] and the noisy blocks; all losses are nats per token."""
+    model: Clover, rows: Tensor, weights: Tensor, noise: Noise, middle_rows: int, pad_id: int,
+    ar_weight: float,
+) -> Losses:  # fmt: skip
+    """One forward pass over `rows` [N, T] and the noisy blocks; all losses are nats per token.
+
+    `weights` [N, T] belong to the AR loss of each token.
+    """
     clean, blocks = model(rows, noise.ids, starts=noise.starts)
     logits = model.head(blocks[noise.masked]).float()  # [masked, vocab]
     importance = torch.ones_like(logits[0])
     importance[pad_id] = 0.1  # what follows <eom> is easy and plentiful
     diffusion = F.cross_entropy(logits, noise.truth[noise.masked], weight=importance)
-    target = rows[:, 1:].masked_fill(rows[:, 1:] == pad_id, -100)
-    ar_all = F.cross_entropy(
-        model.head(clean[:, :-1]).float().flatten(0, 1),
-        target.flatten(),
-        ignore_index=-100,
-        reduction="none",
-    ).view_as(target)
-    real = target != -100
-    weight = real.float()
-    weight[:, -middle_rows:] *= 3.0
+    target, weight = rows[:, 1:], weights[:, 1:]
+    logits = model.head(clean[:, :-1]).float().flatten(0, 1)
+    ar_all = F.cross_entropy(logits, target.flatten(), reduction="none").view_as(target)
     ar = (ar_all * weight).sum() / weight.sum()
-    middle = ar_all[:, -middle_rows:].sum() / real[:, -middle_rows:].sum().clamp(min=1)
+    inside = weight[:, -middle_rows:] > 0
+    middle = (ar_all[:, -middle_rows:] * inside).sum() / inside.sum()
     total = (diffusion + ar_weight * ar) / (1.0 + ar_weight)
     return Losses(total, diffusion.detach(), ar.detach(), middle.detach())

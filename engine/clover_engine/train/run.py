@@ -27,7 +27,7 @@ from torch.utils.data import DataLoader, IterableDataset
 from clover_engine.model import Clover, CloverConfig, save_model
 from clover_engine.tokenizer import Tokenizer
 from clover_engine.train.objective import Losses, add_noise, losses
-from clover_engine.train.samples import Documents, Mix, Sampler, batches
+from clover_engine.train.samples import Batch, Documents, Mix, Sampler, batches
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,19 +137,17 @@ def rate(step: int, p: Preset) -> float:
     return min(1.0, (step + 1) / p.warmup, max(left, 0.0))
 
 
-class _Stream(IterableDataset[tuple[int, Tensor, int]]):
+class _Stream(IterableDataset[tuple[int, Batch]]):
     """Batches from `first` on; loader workers take turns, so the order stays that of the steps."""
 
     def __init__(self, data: Path, p: Preset, tok: Tokenizer, first: int) -> None:
         self.data, self.p, self.tok, self.first = data, p, tok, first
 
-    def __iter__(self) -> Iterator[tuple[int, Tensor, int]]:
+    def __iter__(self) -> Iterator[tuple[int, Batch]]:
         info = torch.utils.data.get_worker_info()
         turn, turns = (info.id, info.num_workers) if info else (0, 1)
         sampler = Sampler(Documents(self.data, "train"), self.tok, self.p.length, Mix())
-        first = self.first + turn
-        for step, rows, middle in batches(sampler, self.p.batch, self.p.seed, first, turns):
-            yield step, torch.from_numpy(rows), middle
+        yield from batches(sampler, self.p.batch, self.p.seed, self.first + turn, turns)
 
 
 class Run:
@@ -176,10 +174,10 @@ class Run:
         stream = _Stream(self.data, self.p, self.tok, self.step)
         loader = DataLoader(stream, batch_size=None, num_workers=self.p.workers)
         saved = last = time.monotonic()
-        for step, rows, middle in loader:
+        for step, batch in loader:
             if step >= self.p.steps or self.stop:
                 break
-            result = self._step(step, rows, middle)
+            result = self._step(step, batch)
             self.step = step + 1
             now = time.monotonic()
             self.seconds += now - last
@@ -193,12 +191,12 @@ class Run:
         self._log(self.step, self.validate(), "val_")
         self.save()
 
-    def _step(self, step: int, rows: Tensor, middle: int) -> Losses:
+    def _step(self, step: int, batch: Batch) -> Losses:
         for opt in self.optimizers:
             for group in opt.param_groups:
                 group.setdefault("base", group["lr"])
                 group["lr"] = group["base"] * rate(step, self.p)
-        result = self._losses(step, rows, middle)
+        result = self._losses(step, batch)
         result.total.backward()  # type: ignore[no-untyped-call]
         torch.nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
         for opt in self.optimizers:
@@ -206,7 +204,8 @@ class Run:
             opt.zero_grad(set_to_none=True)
         return result
 
-    def _losses(self, step: int, rows: Tensor, middle: int) -> Losses:
+    def _losses(self, step: int, batch: Batch) -> Losses:
+        rows, middle = torch.from_numpy(batch.ids), batch.middle_rows
         block = self.p.block_sizes[step % len(self.p.block_sizes)]
         generator = torch.Generator().manual_seed(self.p.seed * 1_000_003 + step)
         context = self.p.noisy_context_rows // block
@@ -217,11 +216,11 @@ class Run:
             truth=noise.truth.to(self.device),
             masked=noise.masked.to(self.device),
         )
-        assert self.tok.pad is not None
         mixed = torch.autocast(self.device, dtype=torch.bfloat16)
         with mixed if self.p.hidden > 64 else nullcontext():
-            rows = rows.to(self.device)
-            return losses(self.model, rows, moved, middle, self.tok.pad, self.p.ar_weight)
+            rows, weights = rows.to(self.device), torch.from_numpy(batch.weights).to(self.device)
+            pad, w = self.tok.required("<pad>"), self.p.ar_weight
+            return losses(self.model, rows, weights, moved, middle, pad, w)
 
     @torch.no_grad()
     def validate(self, count: int = 6) -> Losses:
@@ -229,8 +228,7 @@ class Run:
         sampler = Sampler(Documents(self.data, "val"), self.tok, self.p.length, Mix())
         found = []
         for i in range(count):
-            rows = torch.from_numpy(sampler.batch(8, 32, Random(f"val/{i}")))
-            found.append(self._losses(i, rows, 32))
+            found.append(self._losses(i, sampler.batch(8, 32, Random(f"val/{i}"))))
         return Losses(
             *(torch.stack([getattr(r, n) for r in found]).mean() for n in Losses.__slots__)
         )

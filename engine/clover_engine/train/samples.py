@@ -4,6 +4,9 @@ Layout, everything a multiple of the block size so that the hole starts on a blo
 
     <doc> <snip> other text <suf> suffix <pre> prefix [<bug> wrong text] <mid> | middle <eom> <pad>…
 
+One hole a row is little to learn repairing from, so lines of the prefix are now and then written
+as ``<bug> wrong line <mid> right line <eom>`` too.
+
 The context is exactly `length - middle_rows` tokens, filled on the left with other text. Three
 kinds: whole lines, spans inside a line (0–8 tokens), and repairs (a mutated line, or a line
 that is missing or doubled).
@@ -34,6 +37,17 @@ class Mix:
 
     repair: float = 0.45
     lines: float = 0.35
+    annotated: float = 0.5
+    """Share of rows whose prefix has repairs written into it."""
+    annotated_lines: float = 0.3
+    """Share of such a prefix's lines that are repairs."""
+
+
+CONTEXT, WRONG, MIDDLE = 1.0, 0.0, 3.0
+"""Weights of a token's AR loss by the part of the row that it stands in."""
+
+Ids = list[int]
+Weights = list[float]
 
 
 class Documents:
@@ -62,6 +76,16 @@ class Hole:
     bug: str | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Token rows [size, length], the weight of each token's AR loss (0 for padding and wrong
+    text), and how many rows at the end hold the middle."""
+
+    ids: npt.NDArray[np.int64]
+    weights: npt.NDArray[np.float32]
+    middle_rows: int
+
+
 class Sampler:
     """Draws samples; the same seed and step give the same batch, so runs resume exactly."""
 
@@ -72,14 +96,15 @@ class Sampler:
             tokenizer.required(f"<{name}>") for name in names
         )
 
-    def batch(self, size: int, middle_rows: int, rng: Random) -> npt.NDArray[np.int64]:
-        """[size, length] token rows whose last `middle_rows` hold the middle."""
-        rows = np.empty((size, self.length), dtype=np.int64)
+    def batch(self, size: int, middle_rows: int, rng: Random) -> Batch:
+        """Rows whose last `middle_rows` tokens hold the middle."""
+        ids = np.empty((size, self.length), dtype=np.int64)
+        weights = np.empty((size, self.length), dtype=np.float32)
         for i in range(size):
-            rows[i] = self._row(middle_rows, rng)
-        return rows
+            ids[i], weights[i] = self._row(middle_rows, rng)
+        return Batch(ids, weights, middle_rows)
 
-    def _row(self, middle_rows: int, rng: Random) -> list[int]:
+    def _row(self, middle_rows: int, rng: Random) -> tuple[Ids, Weights]:
         while True:
             hole = self._hole(self.tok.decode(self.docs.window(rng)), middle_rows, rng)
             if hole is None:
@@ -87,21 +112,53 @@ class Sampler:
             middle = [*self.tok.encode(hole.middle), self.eom]
             if len(middle) > middle_rows:
                 continue
-            context = self.context(hole, self.length - middle_rows, rng)
-            return context + middle + [self.pad] * (middle_rows - len(middle))
+            ids, weights = self._context(hole, self.length - middle_rows, rng)
+            rest = middle_rows - len(middle)
+            ids += middle + [self.pad] * rest
+            weights += [MIDDLE] * len(middle) + [0.0] * rest
+            return ids, weights
 
-    def context(self, hole: Hole, size: int, rng: Random) -> list[int]:
-        """Exactly `size` tokens ending in <mid>."""
+    def _context(self, hole: Hole, size: int, rng: Random) -> tuple[Ids, Weights]:
+        """Exactly `size` tokens ending in <mid>, and their weights."""
         t = self.tok
         bug = [] if hole.bug is None else [self.bug, *t.encode(hole.bug)[: size // 4]]
         room = size - len(bug) - 4  # <doc> <suf> <pre> <mid>
         suffix = t.encode(hole.suffix[: 6 * room])[: int(room * rng.uniform(0.15, 0.45))]
-        prefix = t.encode(hole.prefix[-6 * room :])
-        prefix = prefix[max(0, len(prefix) - (room - len(suffix))) :]
+        prefix, weights = self._prefix(hole.prefix[-6 * room :], rng)
+        cut = max(0, len(prefix) - (room - len(suffix)))
+        prefix, weights = prefix[cut:], weights[cut:]
         spare = room - len(suffix) - len(prefix)
         filler = [self.snip, *self.docs.window(rng)[: spare - 1]] if spare else []
         filler += [self.snip] * (spare - len(filler))
-        return [self.doc, *filler, self.suf, *suffix, self.pre, *prefix, *bug, self.mid]
+        ids = [self.doc, *filler, self.suf, *suffix, self.pre, *prefix, *bug, self.mid]
+        before = len(filler) + len(suffix) + 3
+        return ids, [CONTEXT] * before + weights + [WRONG] * (len(bug) + 1)
+
+    def _prefix(self, text: str, rng: Random) -> tuple[Ids, Weights]:
+        """Tokens of the prefix, in some rows with repairs written into it."""
+        if rng.random() >= self.mix.annotated:
+            ids = self.tok.encode(text)
+            return ids, [CONTEXT] * len(ids)
+        ids, weights, plain = [], [], ""
+        lines = text.splitlines(keepends=True)
+        last = lines.pop() if lines else ""  # ends at the hole
+        for i, line in enumerate(lines):
+            body = line.strip()
+            wrong = None
+            if len(body) > 4 and rng.random() < self.mix.annotated_lines:
+                wrong = _wrong(body, _WORD.findall("".join(lines[max(0, i - 10) : i + 3])), rng)
+            if wrong is None:
+                plain += line
+                continue
+            indent, end = line[: line.index(body)], line[line.index(body) + len(body) :]
+            before = self.tok.encode(plain + indent)
+            bug, right = self.tok.encode(wrong), self.tok.encode(body)
+            ids += [*before, self.bug, *bug, self.mid, *right, self.eom]
+            weights += [CONTEXT] * len(before) + [WRONG] * (len(bug) + 2)
+            weights += [MIDDLE] * (len(right) + 1)
+            plain = end
+        tail = self.tok.encode(plain + last)
+        return ids + tail, weights + [CONTEXT] * len(tail)
 
     def _hole(self, text: str, middle_rows: int, rng: Random) -> Hole | None:
         lines = text.splitlines(keepends=True)
@@ -164,22 +221,24 @@ def _repair(lines: list[str], rng: Random) -> Hole | None:
     indent, end = line[: len(line) - len(body)], lines[i][len(line) :]
     near = _WORD.findall("".join(lines[max(0, i - 12) : i + 6]))
     before, after = "".join(lines[:i]), end + "".join(lines[i + 1 :])
-    kind = rng.random()
-    if kind < 0.12:  # the line is missing: insert it
+    if rng.random() < 0.12:  # the line is missing: insert it
         return Hole(before + indent, body, "\n" + indent + after.lstrip("\r\n \t"), bug="")
-    if kind < 0.17:  # nothing is wrong: the line stays
-        return Hole(before + indent, body, after, bug=body)
-    wrong = mutate(body, near, rng)
+    wrong = _wrong(body, near, rng)
     return None if wrong is None else Hole(before + indent, body, after, bug=wrong)
+
+
+def _wrong(body: str, names: list[str], rng: Random) -> str | None:
+    """A mutated line mostly; one in twelve is right already and stays."""
+    return body if rng.random() < 0.08 else mutate(body, names, rng)
 
 
 def batches(
     sampler: Sampler, size: int, seed: int, first_step: int, stride: int = 1
-) -> Iterator[tuple[int, npt.NDArray[np.int64], int]]:
-    """Endless (step, rows, middle_rows): every `stride`-th step from `first_step` on."""
+) -> Iterator[tuple[int, Batch]]:
+    """Endless (step, batch): every `stride`-th step from `first_step` on."""
     step = first_step
     while True:
         rng = Random(f"{seed}/{step}")
         middle_rows = rng.choices((32, 64), weights=(5, 1))[0]
-        yield step, sampler.batch(size, middle_rows, rng), middle_rows
+        yield step, sampler.batch(size, middle_rows, rng)
         step += stride
