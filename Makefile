@@ -1,0 +1,72 @@
+# The project's commands; the README explains them. `make help` lists them.
+
+VENV := .venv
+PY := $(VENV)/bin/python
+SYSTEM_PYTHONS := python3.11 python3.12 python3.13 python3
+PYTEST_ARGS ?=
+DEMO_ARGS ?=
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test lint format clean bench-decode bench-infill bench-fix
+
+help:  ## list the commands
+	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
+
+setup: $(VENV)/.ready-dev  ## the environment in .venv, with everything tests need
+
+demo: $(VENV)/.ready-demo  ## repair a small broken project with the embedded model
+	$(PY) bench/demo.py $(DEMO_ARGS)
+
+test: setup lint  ## all checks and tests
+	@command -v git >/dev/null || $(MAKE) --no-print-directory apt PACKAGES=git
+	$(PY) -m pytest $(PYTEST_ARGS)
+
+lint: setup  ## style and types
+	$(PY) -m ruff check .
+	$(PY) -m ruff format --check .
+	$(PY) -m mypy
+
+format: setup  ## rewrite the sources in the project's style
+	$(PY) -m ruff check --fix .
+	$(PY) -m ruff format .
+
+bench-decode: setup  ## tokens per forward pass and time, against autoregressive decoding
+	$(PY) bench/decode.py $(BENCH_ARGS)
+
+bench-infill: setup  ## exact match and latency on packages the model has not seen
+	$(PY) bench/infill.py $(BENCH_ARGS)
+
+bench-fix: setup  ## QuixBugs; BENCH_ARGS="--dir CLONE" names a clone of it
+	$(PY) bench/fix.py quixbugs $(BENCH_ARGS)
+
+clean:  ## remove everything that the commands above made
+	rm -rf $(VENV) demo-repo dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis
+
+# The environment. A stamp newer than its inputs means that there is nothing to do.
+$(VENV)/.ready-dev: pyproject.toml constraints.txt | $(PY)
+	$(PY) -m pip install --quiet -c constraints.txt -e '.[engine,dev]'
+	@touch $@ $(VENV)/.ready-demo
+
+$(VENV)/.ready-demo: pyproject.toml constraints.txt | $(PY)
+	$(PY) -m pip install --quiet -c constraints.txt -e '.[engine]' pytest
+	@touch $@
+
+$(PY):
+	@set -e; \
+	found=""; \
+	for candidate in $(SYSTEM_PYTHONS); do \
+	    if $$candidate -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' \
+	        2>/dev/null; then found=$$candidate; break; fi; \
+	done; \
+	if [ -z "$$found" ]; then echo "Python 3.11, 3.12 or 3.13 is needed" >&2; exit 1; fi; \
+	if ! $$found -c 'import ensurepip, venv' 2>/dev/null; then \
+	    $(MAKE) --no-print-directory apt PACKAGES="$$(basename $$found)-venv"; \
+	fi; \
+	echo "creating $(VENV) with $$($$found --version)"; \
+	$$found -m venv $(VENV)
+
+.PHONY: apt
+apt:
+	@if [ "$$(id -u)" = 0 ]; then sudo=""; else sudo="sudo"; fi; \
+	$$sudo apt-get update -qq && \
+	DEBIAN_FRONTEND=noninteractive $$sudo apt-get install -y -qq --no-install-recommends $(PACKAGES)

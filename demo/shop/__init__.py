@@ -1,0 +1,1 @@
+"""A tiny shop; one of its tests fails. `make demo` repairs a copy of it."""
