@@ -16,12 +16,10 @@ if __name__ == "__main__" and sys.path and __file__.startswith(sys.path[0] or "?
     del sys.path[0]  # this script's folder must not lend its modules to the user's programs
 
 import contextlib
-import ctypes
 import errno
 import gc
 import json
 import os
-import resource
 import select
 import signal
 import socket
@@ -30,13 +28,8 @@ import time
 import warnings
 from typing import Any
 
-_CLONE_NEWUSER = 0x10000000
-_CLONE_NEWNET = 0x40000000
-_PR_SET_PDEATHSIG = 1
-_PR_SET_CHILD_SUBREAPER = 36
 _GRACE_S = 0.3
 _POLL_S = 0.05
-_MAX_PROCESSES = 256
 _MAX_EVENT_BYTES = 64 << 20
 
 
@@ -54,6 +47,8 @@ def load_sibling(name: str) -> Any:
         spec.loader.exec_module(module)
     return sys.modules[private]
 
+
+guard = load_sibling("forkguard")
 
 # --- messages ---------------------------------------------------------------------------------
 
@@ -87,143 +82,7 @@ def _exactly(sock: socket.socket, size: int) -> bytes | None:
     return b"".join(parts)
 
 
-# --- isolation --------------------------------------------------------------------------------
-
-
-def leave_network() -> tuple[bool, str]:
-    """Moves this process into a network namespace that has only a loopback device."""
-    try:
-        libc = ctypes.CDLL(None, use_errno=True)
-        uid, gid = os.getuid(), os.getgid()
-        if libc.unshare(_CLONE_NEWNET) != 0:
-            if libc.unshare(_CLONE_NEWUSER | _CLONE_NEWNET) != 0:
-                return False, os.strerror(ctypes.get_errno())
-            _write("/proc/self/setgroups", "deny")
-            _write("/proc/self/uid_map", f"{uid} {uid} 1")
-            _write("/proc/self/gid_map", f"{gid} {gid} 1")
-            _loopback_up()
-            if uid != 0:  # the new namespace's powers would override file modes
-                header = struct.pack("Ii", 0x20080522, 0)
-                libc.capset(header, b"\0" * 24)
-        else:
-            _loopback_up()
-        return True, ""
-    except (OSError, AttributeError) as error:
-        return False, str(error)
-
-
-def _write(path: str, text: str) -> None:
-    with open(path, "w") as file:
-        file.write(text)
-
-
-def _loopback_up() -> None:
-    import fcntl
-
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
-        fcntl.ioctl(sock, 0x8914, struct.pack("16sh14x", b"lo", 0x41))  # up, running
-
-
-def _prctl(option: int, value: int) -> None:
-    with contextlib.suppress(OSError, AttributeError):
-        ctypes.CDLL(None).prctl(option, value, 0, 0, 0)
-
-
-def limit_resources(cpu_s: float, memory: int) -> None:
-    """Sets limits of the calling process and all it starts; never raises a hard limit."""
-
-    def limit(which: int, value: int) -> None:
-        hard = resource.getrlimit(which)[1]
-        if hard != resource.RLIM_INFINITY:
-            value = min(value, hard)
-        with contextlib.suppress(ValueError, OSError):
-            resource.setrlimit(which, (value, hard))
-
-    limit(resource.RLIMIT_CORE, 0)
-    limit(resource.RLIMIT_FSIZE, 256 << 20)
-    limit(resource.RLIMIT_AS, memory)
-    limit(resource.RLIMIT_CPU, int(cpu_s) + 5)
-    limit(resource.RLIMIT_NPROC, _own_threads() + _MAX_PROCESSES)
-
-
-_thread_count: list[int] = []
-
-
-def _own_threads() -> int:
-    """Threads of this user now; counted once, since RLIMIT_NPROC counts them all."""
-    if not _thread_count:
-        total, uid = 0, os.getuid()
-        for pid in os.listdir("/proc") if os.path.isdir("/proc") else []:
-            try:
-                if pid.isdigit() and os.stat("/proc/" + pid).st_uid == uid:
-                    total += len(os.listdir(f"/proc/{pid}/task"))
-            except OSError:
-                continue
-        _thread_count.append(total)
-    return _thread_count[0]
-
-
-def _memory_limit() -> int:
-    """Address space for a run, in bytes: what is mapped already and half of the memory."""
-    try:
-        page = os.sysconf("SC_PAGE_SIZE")
-        with open("/proc/self/statm") as file:
-            mapped = int(file.read().split()[0]) * page
-        half = os.sysconf("SC_PHYS_PAGES") * page // 2
-    except (OSError, ValueError):
-        mapped, half = 4 << 30, 4 << 30
-    return mapped + max(2 << 30, min(half, 8 << 30))
-
-
-# --- processes --------------------------------------------------------------------------------
-
-
-def descendants(limit: int = 100000) -> list[int]:
-    """All living descendants of this process."""
-    found: list[int] = []
-    queue = [os.getpid()]
-    while queue and len(found) < limit:
-        pid = queue.pop()
-        try:
-            for task in os.listdir(f"/proc/{pid}/task"):
-                with open(f"/proc/{pid}/task/{task}/children") as file:
-                    children = [int(c) for c in file.read().split()]
-                found += children
-                queue += children
-        except OSError:
-            continue
-    return found
-
-
-def kill_group(pid: int) -> None:
-    for kill in (os.killpg, os.kill):
-        with contextlib.suppress(OSError):
-            kill(pid, signal.SIGKILL)
-
-
-def reap_orphans(keep: list[int]) -> int:
-    """Kills what a finished run left behind (we are its reaper). Returns how many."""
-    killed, end = 0, time.monotonic() + 2.0
-    while time.monotonic() < end:
-        left = [p for p in _children() if p not in keep]
-        if not left:
-            break
-        for pid in left:
-            killed += 1
-            kill_group(pid)
-        for pid in left:
-            with contextlib.suppress(OSError):
-                os.waitpid(pid, os.WNOHANG)
-        time.sleep(0.002)
-    return killed
-
-
-def _children() -> list[int]:
-    try:
-        with open(f"/proc/self/task/{os.getpid()}/children") as file:
-            return [int(c) for c in file.read().split()]
-    except OSError:
-        return []
+# --- runs -------------------------------------------------------------------------------------
 
 
 class Waker:
@@ -256,8 +115,8 @@ class Forker:
         self.sock = sock
         self.waker = Waker()
         self.keep: list[int] = []
-        self.memory = _memory_limit()
-        _own_threads()
+        self.memory = guard.memory_limit()
+        guard.own_threads()
 
     def run(self, job: dict[str, Any]) -> dict[str, Any] | None:
         """Forks. The parent returns the reply; the child returns None and goes on with the job."""
@@ -279,7 +138,7 @@ class Forker:
         self.waker.forget()
         self.sock.close()
         os.setsid()
-        _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        guard.prctl(guard.PR_SET_PDEATHSIG, signal.SIGKILL)
         null = os.open(os.devnull, os.O_RDONLY)
         out = os.open(job["output"], os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND, 0o600)
         for source, target in ((null, 0), (out, 1), (out, 2)):
@@ -287,7 +146,7 @@ class Forker:
         os.close(null)
         os.close(out)
         job["pipe"] = write
-        limit_resources(job["wall"] or 3600.0, self.memory)
+        guard.limit_resources(job["wall"] or 3600.0, self.memory)
         if job["cpu"]:
             signal.setitimer(signal.ITIMER_PROF, job["cpu"])
 
@@ -301,13 +160,13 @@ class Forker:
             if read in ready and not watch.take():
                 polled.remove(read)
             if self.sock.fileno() in ready:  # our side is gone, or talks out of turn
-                kill_group(pid)
-                reap_orphans(self.keep)
+                guard.kill_group(pid)
+                guard.reap_orphans(self.keep)
                 os._exit(0)
             watch.check()
         while watch.take():
             pass
-        leftovers = reap_orphans(self.keep)
+        leftovers = guard.reap_orphans(self.keep)
         return watch.reply(leftovers)
 
 
@@ -359,12 +218,12 @@ class _Watch:
         if done:
             self.ended, self.status = True, status
             self.cpu = usage.ru_utime + usage.ru_stime
-            kill_group(self.pid)
+            guard.kill_group(self.pid)
             return
         now = time.monotonic()
         if self.killed_at is not None:
             if now - self.killed_at >= _GRACE_S:
-                kill_group(self.pid)
+                guard.kill_group(self.pid)
             return
         if self.wall and now - self.started >= self.wall:
             self.timeout = "wall"
@@ -372,7 +231,7 @@ class _Watch:
             self.timeout = "idle"
         elif now - self.checked >= _POLL_S:
             self.checked = now
-            if len(descendants(4 * _MAX_PROCESSES)) > _MAX_PROCESSES:
+            if len(guard.descendants(4 * guard.MAX_PROCESSES)) > guard.MAX_PROCESSES:
                 self.timeout = "processes"
         if self.timeout:
             self.killed_at = now
@@ -453,8 +312,8 @@ class Server:
             self.forget_stems()
             self.forker.waker.forget()
             self.sock.close()
-            _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-            _prctl(_PR_SET_CHILD_SUBREAPER, 1)
+            guard.prctl(guard.PR_SET_PDEATHSIG, signal.SIGKILL)
+            guard.prctl(guard.PR_SET_CHILD_SUBREAPER, 1)
             os.setsid()
             null = os.open(os.devnull, os.O_RDWR)
             for target in (0, 1, 2):
@@ -496,11 +355,11 @@ class Server:
     def drop_stem(self, stage: str) -> None:
         pid, sock = self.stems.pop(stage)
         sock.close()
-        kill_group(pid)
+        guard.kill_group(pid)
         with contextlib.suppress(OSError):
             os.waitpid(pid, 0)
         self.forker.keep.remove(pid)
-        reap_orphans(self.forker.keep)
+        guard.reap_orphans(self.forker.keep)
 
     def forget_stems(self) -> None:
         """In a child: these sockets belong to the server."""
@@ -541,8 +400,8 @@ def main() -> None:
     config = json.loads(sys.argv[1])
     sock = socket.socket(fileno=int(sys.argv[2]))
     os.set_inheritable(sock.fileno(), False)
-    _prctl(_PR_SET_CHILD_SUBREAPER, 1)
-    isolated, why = leave_network() if config["isolate"] else (False, "not asked for")
+    guard.prctl(guard.PR_SET_CHILD_SUBREAPER, 1)
+    isolated, why = guard.leave_network() if config["isolate"] else (False, "not asked for")
     os.chdir(config["worktree"])
     server = Server(config, sock)
     ready = server.child.prepare(config)
