@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import argparse
 import os
+import pty
+import re
 import shlex
 import shutil
 import subprocess
@@ -41,7 +43,7 @@ def main() -> int:
 
     command = ["clover-code", "fix", "--check", CHECK, *fix_options]
     say(f"The repair: {shlex.join(command)}")
-    fixed = run(command, folder)
+    fixed = run(command, folder, live=not sys.stderr.isatty())
     if fixed != 0:
         print(f"clover-code fix ended with exit code {fixed}", file=sys.stderr)
         return 1
@@ -73,8 +75,11 @@ def make_repository(folder: Path) -> bool:
     return True
 
 
-def run(command: list[str], folder: Path) -> int:
-    """Runs with this Python's commands first on PATH, as in an activated environment."""
+def run(command: list[str], folder: Path, live: bool = False) -> int:
+    """Runs with this Python's commands first on PATH, as in an activated environment.
+
+    `live`: gives the command a terminal for its progress line, and prints each new stage of it.
+    """
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
     env = {**os.environ, "PATH": path}
     env.pop("PYTHONPATH", None)
@@ -82,7 +87,34 @@ def run(command: list[str], folder: Path) -> int:
     if program is None:
         print(f"{command[0]} is not installed; run: make setup", file=sys.stderr)
         return 127
-    return subprocess.run([program, *command[1:]], cwd=folder, env=env).returncode
+    command = [program, *command[1:]]
+    if not live:
+        return subprocess.run(command, cwd=folder, env=env).returncode
+    ours, theirs = pty.openpty()
+    env |= {"TERM": "xterm", "COLUMNS": "100"}
+    with subprocess.Popen(command, cwd=folder, env=env, stderr=theirs) as process:
+        os.close(theirs)
+        print_stages(ours)
+    os.close(ours)
+    return process.returncode
+
+
+def print_stages(terminal: int) -> None:
+    """Prints the first line of each stage, and whatever is not progress."""
+    stage, text = "", ""
+    while True:
+        try:
+            data = os.read(terminal, 4096)
+        except OSError:  # how Linux reports that the other side is closed
+            data = b""
+        text += data.decode("utf-8", "replace")
+        *lines, text = re.split(r"\r?\n|\r\x1b\[K", text) if data else [*text.splitlines(), ""]
+        for line in filter(str.strip, lines):
+            if line.split()[0] != stage:
+                print(f"  {line}", flush=True)
+            stage = line.split()[0]
+        if not data:
+            return
 
 
 def say(text: str) -> None:
