@@ -237,7 +237,11 @@ def load_model(checkpoint: Path, threads: int) -> Model:
         if missing not in ENGINE_PACKAGES:
             raise
         raise EngineUnavailable(f"{missing} is not installed; run: {install_command()}") from error
-    model: Model = EmbeddedEngine.load(checkpoint, threads)
+    try:
+        model: Model = EmbeddedEngine.load(checkpoint, threads)
+    except CheckpointError as error:
+        where = "" if str(checkpoint) in str(error) else f"{checkpoint}: "
+        raise CheckpointError(f"{where}{error}") from error
     return model
 
 

@@ -417,10 +417,16 @@ def test_the_protocol_survives_bad_frames() -> None:
         b'{"id": 3, "op": "infill", "request": {"prefix": 5}}\n',
         b'{"id": 4, "op": "infill", "request": {"prefix": "", "unknown": 1}}\n',
     ]
-    run = subprocess.run(
-        fake_command(), input=b"".join(lines), capture_output=True, timeout=60, check=True
-    )
-    frames = [json.loads(line) for line in run.stdout.splitlines()]
+    frames: list[dict[str, Any]] = []
+    pipe = subprocess.PIPE
+    with subprocess.Popen(fake_command(), stdin=pipe, stdout=pipe, stderr=pipe) as worker:
+        assert worker.stdin is not None and worker.stdout is not None
+        worker.stdin.write(b"".join(lines))
+        worker.stdin.flush()
+        while not frames or frames[-1].get("id") != 4:
+            frames.append(json.loads(worker.stdout.readline()))
+        worker.stdin.close()
+        assert worker.wait(10) == 0
     by_id = {frame["id"]: frame for frame in frames if frame.get("id")}
     assert sum(frame.get("op") == "ready" for frame in frames) == 1
     assert [by_id[i].get("error") for i in (1, 2, 3)] == ["RequestError"] * 3
