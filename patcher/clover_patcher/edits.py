@@ -19,6 +19,8 @@ from pathlib import Path, PurePosixPath
 from .errors import TreeChanged, UsageError
 from .types import Edit
 
+STAGED = (".clover-", ".tmp")
+"""How names of prepared files begin and end."""
 _CONTEXT = 3
 _NO_NEWLINE = b"\n\\ No newline at end of file\n"
 
@@ -65,11 +67,13 @@ def unified_diff(changed: Sequence[FileChange]) -> bytes:
     return b"".join(part for change in changed for part in _file_diff(change))
 
 
-def write_changes(root: Path, changed: Sequence[FileChange]) -> None:
+def write_changes(root: Path, changed: Sequence[FileChange], staging: Path | None = None) -> None:
     """Writes all changes below `root`, or none.
 
     Each file must still hold its `before` bytes. Mode and hard links survive; the new content
     replaces the old one in a single step (a hard-linked file is overwritten in place instead).
+    It is prepared in `staging`, so that a killed process leaves nothing in the tree, or next to
+    the file where `staging` is not given or on another file system.
 
     Raises `TreeChanged` where a file differs, is missing or cannot be written any more, and
     `UsageError` for a path that must not be written (see `safe_path`) or a read-only file.
@@ -80,7 +84,7 @@ def write_changes(root: Path, changed: Sequence[FileChange]) -> None:
     try:
         for change, target in zip(changed, targets, strict=True):
             _expect(target, change)
-            staged.append(_stage(target, change.after))
+            staged.append(_stage(target, change.after, staging))
         for number, (change, target) in enumerate(zip(changed, targets, strict=True)):
             _expect(target, change)
             done.append(number)
@@ -137,12 +141,14 @@ def _expect(target: Path, change: FileChange) -> None:
         raise TreeChanged(f"{change.path} changed meanwhile: run the command again")
 
 
-def _stage(target: Path, data: bytes) -> Path | None:
-    """Writes `data` to a file next to the target; None where the target must keep its inode."""
+def _stage(target: Path, data: bytes, staging: Path | None = None) -> Path | None:
+    """Writes `data` to a new file; None where the target must keep its inode."""
     info = target.stat()
     if info.st_nlink > 1:
         return None
-    handle, name = tempfile.mkstemp(prefix=".clover-", suffix=".tmp", dir=target.parent)
+    if staging is None or staging.stat().st_dev != target.parent.stat().st_dev:
+        staging = target.parent
+    handle, name = tempfile.mkstemp(prefix=STAGED[0], suffix=STAGED[1], dir=staging)
     with os.fdopen(handle, "wb") as out:
         out.write(data)
         out.flush()

@@ -33,11 +33,11 @@ Result = TypeVar("Result", bound=_Result)
 
 
 class MeteredEngine:
-    """Passes every call on to `engine`; `stop` cancels the running call and all later ones."""
+    """Passes every call on to `engine`; `cancel` stops calls that bring no token of their own."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Engine, cancel: CancelToken) -> None:
         self._engine = engine
-        self._token = CancelToken()
+        self._token = cancel
         self._lock = threading.Lock()
         self._calls = 0
         self._seconds = 0.0
@@ -66,9 +66,6 @@ class MeteredEngine:
 
     def close(self) -> None:
         """Leaves the engine open: its owner closes it."""
-
-    def stop(self) -> None:
-        self._token.cancel()
 
     @property
     def use(self) -> EngineUse:

@@ -60,6 +60,11 @@ def copy_files(source: Path, names: Iterable[str], target: Path) -> dict[str, St
     return stamps
 
 
+def total_size(root: Path, names: Iterable[str]) -> int:
+    """Bytes of all files together, as far as they are there."""
+    return sum(_size(os.path.join(root, name)) for name in names)
+
+
 def _copy_file(old: str, new: str, info: os.stat_result) -> Stamp | None:
     if info.st_size > _IN_MEMORY and not old.endswith(".py"):
         shutil.copyfile(old, new)
@@ -120,7 +125,7 @@ def worth_copying(root: Path, ignored: Sequence[str]) -> list[str]:
     left = _IGNORED_BYTES
     for name in ignored:
         inside = _walk(root, name) if name.endswith("/") else [name]
-        sizes = {path: _size(root / path) for path in inside if _welcome(path)}
+        sizes = {path: _size(os.path.join(root, path)) for path in inside if _welcome(path)}
         if sum(sizes.values()) <= left and len(found) + len(sizes) <= _IGNORED_FILES:
             left -= sum(sizes.values())
             found += sizes
@@ -150,8 +155,8 @@ def _welcome(path: str) -> bool:
     )
 
 
-def _size(path: Path) -> int:
+def _size(path: str) -> int:
     try:
-        return path.lstat().st_size
+        return os.lstat(path).st_size
     except OSError:
         return 0

@@ -6,18 +6,20 @@ import queue
 import threading
 import time
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import suppress
 from types import TracebackType
-from typing import Protocol
+from typing import Literal, Protocol
 
 from .progress import Clock
 from .types import Candidate, Edit, Outcome, Validation
 
-_AHEAD = 2
-"""Batches that may wait to be tried while the next one is being made."""
+_AHEAD = 1
+"""Batches that wait to be tried while the next one is made: few, since later ones know more."""
 _POLL_S = 0.05
+
+Verdict = Literal["try", "put off", "stop"]
 
 
 class CanRun(Protocol):
@@ -77,24 +79,44 @@ class Feed:
     """Makes batches in a thread of its own and hands the candidates out one by one."""
 
     def __init__(self, batches: Iterable[list[Candidate]]) -> None:
-        self.exhausted = False
-        """Whether every candidate has been handed out."""
         self._batch: deque[Candidate] = deque()
+        self._put_off: list[Candidate] = []
+        self._ended = False
         self._queue: queue.Queue[list[Candidate] | BaseException | None] = queue.Queue(_AHEAD)
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._make, args=(batches,), daemon=True)
         self._thread.start()
 
-    def candidates(self, clock: Clock) -> Iterator[Candidate]:
+    def candidates(
+        self, clock: Clock, verdict: Callable[[Candidate], Verdict] = lambda _: "try"
+    ) -> Iterator[Candidate]:
         """Candidates until there are no more or the clock's deadline has passed.
 
-        A later call goes on where this one ended. Raises whatever the making of batches raised.
+        `verdict` may put a candidate off for a later call, or end this one before it. A later
+        call goes on where this one ended. Raises whatever the making of batches raised.
         """
-        while not self.exhausted and (left := clock.deadline - time.monotonic()) > 0:
-            if self._batch:
-                yield self._batch.popleft()
-            else:
+        self._batch.extendleft(reversed(self._put_off))
+        self._put_off.clear()
+        while (
+            not (self._ended and not self._batch)
+            and (left := clock.deadline - time.monotonic()) > 0
+        ):
+            if not self._batch:
                 self._fill(left)
+                continue
+            said = verdict(self._batch[0])
+            if said == "stop":
+                return
+            candidate = self._batch.popleft()
+            if said == "try":
+                yield candidate
+            else:
+                self._put_off.append(candidate)
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether every candidate has been handed out."""
+        return self._ended and not self._batch and not self._put_off
 
     def stop(self) -> None:
         """Makes no more batches; does not wait for the one being made."""
@@ -107,7 +129,7 @@ class Feed:
             if isinstance(item, BaseException):
                 raise item
             if item is None:
-                self.exhausted = True
+                self._ended = True
             else:
                 self._batch.extend(item)
 

@@ -24,13 +24,15 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from .edits import sha256
+from .edits import STAGED, sha256
 from .errors import TreeChanged, UsageError
 from .git import Listing, Repository
-from .snapshot import Stamp, copy_files, unchanged, worth_copying
+from .snapshot import Stamp, copy_files, total_size, unchanged, worth_copying
 
 _PREFIX = "clover-fix-"
 _LOCK, _OWNER = "lock", "owner.json"
+_MEMORY, _MEMORY_BYTES, _ROOM = Path("/dev/shm"), 64 << 20, 16
+"""A file system in memory, the largest tree that goes there, and how often it must fit."""
 _YOUNG_S = 60.0
 """A folder without a lock file is left alone this long: its run may just be starting."""
 
@@ -54,12 +56,13 @@ class Workspace:
 
     def __enter__(self) -> Workspace:
         sweep(self.repository)
-        self._folder, self._lock = _claim(_temporary_root(self.repository.root))
+        self._listing = self.repository.listing()
+        size = total_size(self.repository.root, self._listing.files)
+        self._folder, self._lock = _claim(temporary_root(self.repository.root, size))
         try:
             owner = {"root": str(self.repository.root), "pid": os.getpid()}
             (self._folder / _OWNER).write_text(json.dumps(owner))
             self.scratch.mkdir()
-            self._listing = self.repository.listing()
             self.stamps = self._add(self.repository.root)
             for _ in range(self._wanted - 1):
                 self._add(self.trees[0])
@@ -143,22 +146,46 @@ class Workspace:
 
 
 def sweep(repository: Repository) -> None:
-    """Removes what killed runs left behind: folders without a live lock, worktree records."""
-    for folder in _temporary_root(repository.root).glob(_PREFIX + "*"):
+    """Removes what killed runs left behind: unlocked folders, worktree records, prepared files."""
+    for prepared in repository.common_dir.glob("*".join(STAGED)):
         with suppress(OSError):
-            _remove_if_stale(folder)
+            if time.time() - prepared.lstat().st_mtime > _YOUNG_S:
+                prepared.unlink()
+    for place in _places(repository.root):
+        for folder in place.glob(_PREFIX + "*"):
+            with suppress(OSError):
+                _remove_if_stale(folder)
     for tree in repository.worktrees():
         if not tree.exists() and any(part.startswith(_PREFIX) for part in tree.parts):
             repository.remove_worktree(tree)
 
 
-def _temporary_root(root: Path) -> Path:
-    """A folder for temporary files that is not inside the repository."""
-    for folder in (tempfile.gettempdir(), "/tmp", "/var/tmp", str(Path.home())):
-        path = Path(folder).resolve()
-        if path.is_dir() and os.access(path, os.W_OK) and not path.is_relative_to(root):
+def temporary_root(root: Path, size: int) -> Path:
+    """A folder outside of `root` for copies of `size` bytes: in memory where they are small.
+
+    Raises `UsageError` where no folder can be written.
+    """
+    for path in _places(root):
+        if path != _MEMORY:
+            return path
+        info = os.statvfs(path)
+        roomy = size <= _MEMORY_BYTES and size * _ROOM <= info.f_bavail * info.f_frsize
+        if roomy and not info.f_flag & os.ST_NOEXEC:
             return path
     raise UsageError(f"no writable temporary folder outside {root}: set TMPDIR to one")
+
+
+def _places(root: Path) -> list[Path]:
+    """Folders where workspaces may be, the preferred one first; TMPDIR has the last word."""
+    given = any(os.environ.get(name) for name in ("TMPDIR", "TEMP", "TMP"))
+    places = [] if given else [_MEMORY]
+    places += [Path(p) for p in (tempfile.gettempdir(), "/tmp", "/var/tmp", str(Path.home()))]
+    found = []
+    for place in places:
+        path = place.resolve()
+        if path.is_dir() and os.access(path, os.W_OK) and not path.is_relative_to(root):
+            found.append(path)
+    return found[:1] if given else list(dict.fromkeys(found))
 
 
 def _claim(parent: Path) -> tuple[Path, int]:
@@ -204,7 +231,10 @@ def _recorded_repository(folder: Path) -> Repository | None:
 
 
 def _remove(repository: Repository | None, folder: Path) -> None:
-    """Removes a workspace's folder, then git's records of the worktrees that were in it."""
+    """Removes a workspace's folder, its lock last, then git's records of its worktrees."""
+    for child in folder.iterdir():
+        if child.is_dir() and not child.is_symlink():
+            shutil.rmtree(child, onerror=_make_writable)
     shutil.rmtree(folder, onerror=_make_writable)
     if repository is not None:
         for tree in repository.worktrees():

@@ -126,6 +126,26 @@ def test_writing_keeps_the_mode(tmp_path: Path) -> None:
     assert sorted(p.name for p in tmp_path.iterdir()) == ["f.py"]
 
 
+def test_new_content_is_prepared_outside_of_the_tree(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("tree", "staging"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "tree/f.py").write_bytes(b"old")
+    replace, seen = os.replace, []
+
+    def watching(source: Path, target: Path) -> None:
+        seen.append((source.parent.name, os.listdir(tmp_path / "tree")))
+        replace(source, target)
+
+    monkeypatch.setattr("os.replace", watching)
+    change = FileChange("f.py", b"old", b"new")
+    write_changes(tmp_path / "tree", [change], staging=tmp_path / "staging")
+    assert seen == [("staging", ["f.py"])]
+    assert os.listdir(tmp_path / "staging") == []
+    assert (tmp_path / "tree/f.py").read_bytes() == b"new"
+
+
 def test_writing_keeps_hard_links_together(tmp_path: Path) -> None:
     (tmp_path / "f.py").write_bytes(b"old text")
     os.link(tmp_path / "f.py", tmp_path / "g.py")

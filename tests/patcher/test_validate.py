@@ -19,10 +19,11 @@ from clover_engine.api import (
     ScoreRequest,
     ScoreResult,
 )
+from clover_engine.errors import CheckpointError
 from clover_patcher.metered import MeteredEngine
 from clover_patcher.progress import Clock
 from clover_patcher.types import Candidate, Edit, Outcome
-from clover_patcher.validate import Feed, Pool
+from clover_patcher.validate import Feed, Pool, Verdict
 
 
 def candidate(number: int) -> Candidate:
@@ -136,7 +137,7 @@ class FakeEngine:
 
 def test_the_meter_counts_failed_calls_too() -> None:
     engine = FakeEngine()
-    metered = MeteredEngine(engine)
+    metered = MeteredEngine(engine, CancelToken())
     metered.score(ScoreRequest("", "", ("a",)))
     metered.cloze(ClozeRequest("", "a", ""))
     with pytest.raises(TimeoutError):
@@ -147,10 +148,38 @@ def test_the_meter_counts_failed_calls_too() -> None:
     assert metered.health().name == "fake"
 
 
-def test_stopping_cancels_the_running_call() -> None:
-    engine = FakeEngine()
-    metered = MeteredEngine(engine)
+def test_the_meters_token_stops_a_call_without_one() -> None:
+    engine, ours, theirs = FakeEngine(), CancelToken(), CancelToken()
+    metered = MeteredEngine(engine, ours)
     metered.score(ScoreRequest("", "", ("a",)))
-    metered.stop()
-    assert engine.tokens[0] is not None
-    assert engine.tokens[0].cancelled
+    metered.score(ScoreRequest("", "", ("a",)), theirs)
+    assert engine.tokens == [ours, theirs]
+
+
+def test_warming_up_reports_what_the_engine_raises() -> None:
+    metered = MeteredEngine(FakeEngine(), CancelToken())
+    metered.warm_up()
+    assert metered.require_ready().name == "fake"
+    assert metered.use.detail == "fake"
+
+    class Broken(FakeEngine):
+        def score(self, request: ScoreRequest, cancel: CancelToken | None = None) -> ScoreResult:
+            raise CheckpointError("no weights")
+
+    metered = MeteredEngine(Broken(), CancelToken())
+    metered.warm_up()
+    with pytest.raises(CheckpointError):
+        metered.require_ready()
+    assert metered.use.detail == ""
+
+
+def test_candidates_can_be_put_off_and_come_back() -> None:
+    feed, clock = Feed([[candidate(n) for n in range(6)]]), Clock(10)
+
+    def odd(item: Candidate) -> Verdict:
+        return "stop" if item.text == "4" else "try" if int(item.text) % 2 else "put off"
+
+    assert [c.text for c in feed.candidates(clock, odd)] == ["1", "3"]
+    assert not feed.exhausted
+    assert [c.text for c in feed.candidates(clock)] == ["0", "2", "4", "5"]
+    assert feed.exhausted

@@ -13,7 +13,7 @@ import pytest
 
 from clover_patcher.errors import TreeChanged, UsageError
 from clover_patcher.git import Repository
-from clover_patcher.workspace import Workspace, sweep
+from clover_patcher.workspace import Workspace, sweep, temporary_root
 
 
 def content(root: Path) -> dict[str, bytes]:
@@ -246,6 +246,28 @@ def test_a_folder_without_a_lock_is_removed_once_it_is_old(
         "clover-fix-young",
     ]
     assert (dirty / "a.py").exists()
+
+
+def test_a_prepared_file_that_was_never_moved_is_removed_once_it_is_old(dirty: Path) -> None:
+    old, young = dirty / ".git/.clover-1.tmp", dirty / ".git/.clover-2.tmp"
+    for file in (old, young):
+        file.touch()
+    os.utime(old, (time.time() - 3600,) * 2)
+    sweep(Repository.open(dirty))
+    assert (old.exists(), young.exists()) == (False, True)
+
+
+def test_small_trees_are_copied_in_memory(
+    dirty: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("TMPDIR", "TEMP", "TMP"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr("tempfile.tempdir", None)
+    monkeypatch.setattr("clover_patcher.workspace._MEMORY", tmp_path)
+    assert temporary_root(dirty, 1000) == tmp_path
+    assert temporary_root(dirty, 1 << 40) == Path("/tmp")
+    monkeypatch.setattr("clover_patcher.workspace._MEMORY", tmp_path / "missing")
+    assert temporary_root(dirty, 1000) == Path("/tmp")
 
 
 def test_no_place_for_temporary_files(dirty: Path, monkeypatch: pytest.MonkeyPatch) -> None:

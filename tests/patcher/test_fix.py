@@ -1,0 +1,252 @@
+"""The journey with scripted candidates: what is applied, refused, and left as it was."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from clover_engine.api import CancelToken, Engine
+from clover_engine.errors import CheckpointError
+from clover_patcher import fix as fix_module
+from clover_patcher.errors import UsageError
+from clover_patcher.fix import FixRequest, FixResult, fix
+from clover_patcher.git import Repository
+from clover_patcher.types import Candidate, Edit, Location
+
+PROGRAM = "def double(x):\n    return x + 3\n\n\ndef half(x):\n    return x / 2\n"
+TESTS = {
+    "test_double.py": "from prog import double\n\ndef test_double():\n    assert double(5) == 10\n",
+    "test_half.py": "from prog import *\n\ndef test_it():\n    assert half(double(3)) == 3\n",
+}
+CHECK = "python -m pytest -q"
+
+Batches = list[list[tuple[str, float]]]
+Script = Callable[..., None]
+
+
+@pytest.fixture(autouse=True)
+def environment(monkeypatch: pytest.MonkeyPatch, temporary_root: Path) -> Iterator[None]:
+    """`python` is the one that runs the tests; no run leaves anything behind."""
+    monkeypatch.setenv("PATH", os.path.dirname(sys.executable), prepend=os.pathsep)
+    yield
+    assert list(temporary_root.iterdir()) == []
+
+
+@pytest.fixture
+def root(make_repo) -> Path:
+    return make_repo({"prog.py": PROGRAM, **TESTS})
+
+
+@pytest.fixture
+def script(monkeypatch: pytest.MonkeyPatch) -> Script:
+    """Replaces the making of candidates: line 2 of prog.py becomes each text in turn."""
+
+    def install(batches: Batches, *, before_batch: Callable[[], Any] = lambda: None) -> None:
+        class Scripted:
+            def __init__(
+                self,
+                files: Mapping[str, bytes],
+                locations: Sequence[Location],
+                engine: Engine | None,
+                cancel: CancelToken,
+            ) -> None:
+                self.notes: list[str] = []
+                data = files["prog.py"]
+                self.start = data.index(b"\n") + 1
+                self.end = data.index(b"\n", self.start)
+
+            def batches(self, deadline: float) -> Iterator[list[Candidate]]:
+                for batch in batches:
+                    before_batch()
+                    yield [self._candidate(*item) for item in batch]
+
+            def _candidate(self, text: str, priority: float) -> Candidate:
+                line = f"    {text}"
+                edit = Edit("prog.py", self.start, self.end, line.encode())
+                return Candidate(edit, 2, "line", line, None, priority)
+
+        monkeypatch.setattr(fix_module, "CandidateSource", Scripted)
+
+    return install
+
+
+def status(make_repo, root: Path) -> str:
+    return str(make_repo.git(root, "status", "--porcelain", "--ignored"))
+
+
+def run(root: Path, **more: Any) -> FixResult:
+    return fix(FixRequest(root=root, check=CHECK, **more))
+
+
+def test_the_patch_is_applied_and_nothing_else_changes(make_repo, root: Path, script) -> None:
+    script([[("return x + 4", 3.0), ("return x - 3", 2.0)], [("return x + x", 1.0)]])
+    result = run(root)
+    assert (result.status, result.exit_code, result.error) == ("fixed", 0, None)
+    assert (result.path, result.line, result.applied) == ("prog.py", 2, True)
+    assert (root / "prog.py").read_text() == PROGRAM.replace("x + 3", "x + x")
+    assert status(make_repo, root) == " M prog.py\n"
+    assert result.patch.decode() == (
+        "diff --git a/prog.py b/prog.py\n--- a/prog.py\n+++ b/prog.py\n@@ -1,5 +1,5 @@\n"
+        " def double(x):\n-    return x + 3\n+    return x + x\n \n \n def half(x):\n"
+    )
+    assert result.candidates_tried == 3
+    assert result.passing == 1
+    assert "test_double" in result.explanation
+    assert Repository.open(root).worktrees() == []
+
+
+def test_a_dry_run_changes_nothing(make_repo, root: Path, script) -> None:
+    script([[("return x * 2", 1.0)]])
+    result = run(root, dry_run=True)
+    assert (result.status, result.exit_code, result.applied) == ("fixed", 0, False)
+    assert b"+    return x * 2\n" in result.patch
+    assert (root / "prog.py").read_text() == PROGRAM
+    assert status(make_repo, root) == ""
+
+
+def test_the_most_probable_passing_candidate_wins(root: Path, script) -> None:
+    script(
+        [
+            [("return x * 2", 1.0), ("return 2 * x", 1.0)],
+            [("return x + x + 0", 5.0), ("return x+x", 5.0)],
+        ]
+    )
+    assert b"+    return x+x\n" in run(root).patch
+
+
+def test_a_candidate_that_breaks_another_test_is_not_taken(root: Path, script) -> None:
+    script([[("return x + 5", 2.0), ("return 2 * x", 1.0)]])
+    assert b"+    return 2 * x\n" in run(root).patch
+
+
+def test_no_candidate(root: Path, script) -> None:
+    script([[("return x", 1.0)]])
+    result = run(root)
+    assert (result.status, result.exit_code, result.patch) == ("none_found", 1, b"")
+    assert result.error == "no candidate makes the check pass"
+    assert (root / "prog.py").read_text() == PROGRAM
+
+
+def test_a_candidate_that_fails_when_confirmed_is_passed_over(root: Path, script) -> None:
+    trick = (
+        "import os; open('mark', 'a').write('1'); return 10 if len(open('mark').read()) > 1 else 0"
+    )
+    script([[(trick, 9.0)], [("return x * 2", 1.0)]])
+    assert b"+    return x * 2\n" in run(root, jobs=1).patch
+
+
+def test_the_budget_is_kept(root: Path, script) -> None:
+    script([[("return x", 1.0)]] * 100_000)
+    started = time.monotonic()
+    result = run(root, budget_s=20)
+    assert (result.status, result.exit_code) == ("budget", 124)
+    assert result.candidates_tried > 3
+    assert time.monotonic() - started < 30
+
+
+@pytest.mark.parametrize("name", ["prog.py", "test_half.py"])
+def test_a_file_that_changes_meanwhile_stops_the_patch(root: Path, script, name: str) -> None:
+    text = (root / name).read_text() + "# the user was here\n"
+    script([[("return x * 2", 1.0)]], before_batch=lambda: (root / name).write_text(text))
+    result = run(root)
+    assert (result.status, result.exit_code, result.applied) == ("tree_changed", 4, False)
+    assert result.error is not None
+    assert result.error.startswith(f"{name} changed meanwhile")
+    assert (root / name).read_text() == text
+
+
+def test_other_changes_meanwhile_do_not_matter(root: Path, script) -> None:
+    script([[("return x * 2", 1.0)]], before_batch=lambda: (root / "notes.txt").write_text("x"))
+    assert run(root).status == "fixed"
+
+
+def test_a_dirty_file_keeps_its_changes(make_repo, root: Path, script) -> None:
+    dirty = PROGRAM + "\n\nUNSAVED = 'é'\n"
+    (root / "prog.py").write_text(dirty, "utf-8")
+    make_repo.git(root, "add", "prog.py")
+    (root / "prog.py").write_text(dirty + "MORE = 1\n", "utf-8")
+    staged = make_repo.git(root, "diff", "--cached")
+    script([[("return x * 2", 1.0)]])
+    assert run(root).status == "fixed"
+    wanted = (dirty + "MORE = 1\n").replace("x + 3", "x * 2")
+    assert (root / "prog.py").read_text("utf-8") == wanted
+    assert make_repo.git(root, "diff", "--cached") == staged
+
+
+@pytest.mark.parametrize("project", ["passing", "flaky"])
+def test_a_failure_that_does_not_stand_still_is_not_repaired(make_repo, project: str) -> None:
+    root, card = make_repo.project(project)
+    result = fix(FixRequest(root=root, check=card["check"]))
+    assert (result.status, result.exit_code) == ("not_reproducible", 3)
+    assert result.error is not None
+    assert ("passes already" if project == "passing" else "flaky") in result.error
+    assert status(make_repo, root) == ""
+
+
+@pytest.mark.parametrize(
+    "check,paths,words",
+    [
+        ("no-such-program-here", (), "was not found"),
+        ("python missing.py", (), "does not exist"),
+        ("python -m pytest nothing_here.py", (), "cannot run"),
+        (CHECK, ("missing.py",), "does not exist"),
+        (CHECK, ("/etc",), "outside the repository"),
+        (CHECK, ("test_half.py",), "frozen"),
+    ],
+)
+def test_bad_requests_are_usage_errors(
+    make_repo, root: Path, check: str, paths: tuple[str, ...], words: str
+) -> None:
+    with pytest.raises(UsageError, match=words):
+        fix(FixRequest(root=root, check=check, paths=paths))
+    assert status(make_repo, root) == ""
+
+
+def test_no_repository(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="git init"):
+        fix(FixRequest(root=tmp_path, check=CHECK))
+
+
+def test_an_unusable_checkpoint_stops_the_run(make_repo, root: Path, script) -> None:
+    class Broken:
+        def score(self, request: Any, cancel: Any = None) -> Any:
+            raise CheckpointError("model.safetensors is truncated: download it again")
+
+    script([[("return x * 2", 1.0)]])
+    with pytest.raises(CheckpointError):
+        fix(FixRequest(root=root, check=CHECK), engine=Broken())  # type: ignore[arg-type]
+    assert status(make_repo, root) == ""
+
+
+def test_the_paths_limit_where_patches_go(make_repo, script) -> None:
+    files = {"pkg/other.py": "y = 1\n", "prog.py": PROGRAM, **TESTS}
+    root = make_repo(files, "limited")
+    result = run(root, paths=("pkg",))
+    assert (result.status, result.candidates_tried) == ("none_found", 0)
+
+
+def test_progress_is_told(root: Path, script) -> None:
+    events: list[tuple[str, str, dict[str, float]]] = []
+
+    class Listener:
+        def event(self, stage: str, message: str, **numbers: float) -> None:
+            events.append((stage, message, numbers))
+
+    script([[("return x", 2.0), ("return x * 2", 1.0)]])
+    fix(FixRequest(root=root, check=CHECK), None, Listener())
+    stages = list(dict.fromkeys(stage for stage, _, _ in events))
+    assert [s for s in stages if s != "search"] == [
+        "snapshot",
+        "baseline",
+        "localise",
+        "found",
+        "confirm",
+        "apply",
+    ]
+    assert max(numbers.get("tried", 0) for _, _, numbers in events) == 2
