@@ -100,6 +100,14 @@ class Cache:
         self._last = 0
         self._snapshots: weakref.WeakSet[Snapshot] = weakref.WeakSet()
 
+    def check(self, batch: int, appends: bool) -> None:
+        """Raises ValueError where a pass of `batch` sequences does not go with this cache."""
+        for layer in self.layers:
+            held = layer.k if isinstance(layer, KVLayer) else layer.tail
+            if held is None or held.shape[0] == batch or (held.shape[0] == 1 and not appends):
+                continue
+            raise ValueError(f"a pass of batch {batch} over a cache of batch {held.shape[0]}")
+
     def advanced(self, rows: int) -> None:
         """Called by the model after a pass that appended `rows` clean rows to every layer."""
         self.length += rows

@@ -97,6 +97,8 @@ class Clover(nn.Module):
         history = cache.length if cache is not None else 0
         ids, layout = _join(clean, blocks, starts, history)
         layout.check(self.config.hybrid)
+        if cache is not None:
+            cache.check(ids.shape[0], appends=update and layout.clean > 0)
         x = self._embed(ids, layout)
         rope = self.rotary.table(layout.positions(history).to(ids.device), x.dtype)
         for i, layer in enumerate(self.model.layers):
