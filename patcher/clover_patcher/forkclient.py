@@ -59,6 +59,8 @@ class Job:
     wall: float | None = None
     idle: float | None = None
     """No sign of life for this long ends the run."""
+    printing: bool = False
+    """Output is a sign of life."""
     cpu: float | None = None
     graceful: bool = False
     """On a timeout the child says where it is before it ends."""

@@ -150,6 +150,16 @@ def descendants(limit: int = 100000) -> list[int]:
     return found
 
 
+def process_state(pid: int) -> tuple[str, float]:
+    """The kernel's letter for what a process does, and the seconds that it computed."""
+    try:
+        with open(f"/proc/{pid}/stat") as file:
+            fields = file.read().rpartition(")")[2].split()
+        return fields[0], (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    except (OSError, ValueError, IndexError):
+        return "?", 0.0
+
+
 def kill_group(pid: int) -> None:
     for kill in (os.killpg, os.kill):
         with contextlib.suppress(OSError):
@@ -179,3 +189,26 @@ def _children() -> list[int]:
             return [int(c) for c in file.read().split()]
     except OSError:
         return []
+
+
+class Waker:
+    """Turns SIGCHLD into something that `select` sees."""
+
+    def __init__(self) -> None:
+        self.read, self.write = os.pipe()
+        os.set_blocking(self.read, False)
+        os.set_blocking(self.write, False)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        signal.set_wakeup_fd(self.write, warn_on_full_buffer=False)
+
+    def drain(self) -> None:
+        with contextlib.suppress(OSError):
+            while os.read(self.read, 512):
+                pass
+
+    def forget(self) -> None:
+        """In a child: ordinary signals again."""
+        signal.set_wakeup_fd(-1)
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        os.close(self.read)
+        os.close(self.write)

@@ -67,6 +67,8 @@ class Plugin:
         option.continue_on_collection_errors = True
         if option.tbstyle == "auto":
             option.tbstyle = "short"
+        if not self.job["texts"]:
+            option.tbstyle, option.no_summary = "no", True
         if self.job["select"]:
             self._narrow(session.config, self.job["select"])
 
@@ -76,6 +78,8 @@ class Plugin:
         files = [os.path.join(root, nodeid.split("::")[0]) for nodeid in select if nodeid]
         if files and all(os.path.isfile(f) for f in files):
             config.args = list(dict.fromkeys(files))
+            if int(pytest.__version__.split(".")[0]) >= 7:
+                config.pluginmanager.register(_OnlyThese(config.args))
 
     @pytest.hookimpl(hookwrapper=True)
     def pytest_make_collect_report(self, collector: Any) -> Generator[None, Any, None]:
@@ -156,3 +160,17 @@ class Plugin:
             duration=report.duration,
             **said,
         )
+
+
+class _OnlyThese:
+    """Spares the collection of a folder's other files."""
+
+    def __init__(self, files: list[str]) -> None:
+        self.files = frozenset(files)
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_ignore_collect(self, collection_path: Any) -> bool | None:
+        path = str(collection_path)
+        if path in self.files or not path.endswith(".py") or path.endswith("__init__.py"):
+            return None
+        return True

@@ -85,35 +85,12 @@ def _exactly(sock: socket.socket, size: int) -> bytes | None:
 # --- runs -------------------------------------------------------------------------------------
 
 
-class Waker:
-    """Turns SIGCHLD into something that `select` sees."""
-
-    def __init__(self) -> None:
-        self.read, self.write = os.pipe()
-        os.set_blocking(self.read, False)
-        os.set_blocking(self.write, False)
-        signal.signal(signal.SIGCHLD, lambda *_: None)
-        signal.set_wakeup_fd(self.write, warn_on_full_buffer=False)
-
-    def drain(self) -> None:
-        with contextlib.suppress(OSError):
-            while os.read(self.read, 512):
-                pass
-
-    def forget(self) -> None:
-        """In a child: ordinary signals again."""
-        signal.set_wakeup_fd(-1)
-        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-        os.close(self.read)
-        os.close(self.write)
-
-
 class Forker:
     """Forks runs one at a time and watches over them; also used inside a stem."""
 
     def __init__(self, sock: socket.socket) -> None:
         self.sock = sock
-        self.waker = Waker()
+        self.waker = guard.Waker()
         self.keep: list[int] = []
         self.memory = guard.memory_limit()
         guard.own_threads()
@@ -179,6 +156,9 @@ class _Watch:
         self.wall: float | None = job["wall"]
         self.idle: float | None = job["idle"]
         self.graceful: bool = job["graceful"]
+        self.output: str = job["output"] if job["printing"] else ""
+        self.printed = 0
+        self.noted = self.active_cpu = 0.0
         self.started = self.active = time.monotonic()
         self.data: list[bytes] = []
         self.size = 0
@@ -197,7 +177,6 @@ class _Watch:
             ends.append(self.killed_at + _GRACE_S)
         else:
             ends += [self.started + self.wall] if self.wall else []
-            ends += [self.active + self.idle] if self.idle else []
         return max(0.0, min(ends) - now)
 
     def take(self) -> bool:
@@ -214,21 +193,28 @@ class _Watch:
 
     def check(self) -> None:
         """Looks at the clocks and whether the child has ended."""
-        done, status, usage = os.wait4(self.pid, os.WNOHANG)
-        if done:
-            self.ended, self.status = True, status
+        if os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT):
+            guard.kill_group(self.pid)  # while the dead leader still holds the group's number
+            _, self.status, usage = os.wait4(self.pid, 0)
             self.cpu = usage.ru_utime + usage.ru_stime
-            guard.kill_group(self.pid)
+            self.ended = True
             return
         now = time.monotonic()
         if self.killed_at is not None:
             if now - self.killed_at >= _GRACE_S:
                 guard.kill_group(self.pid)
             return
-        if self.wall and now - self.started >= self.wall:
+        if self.active != self.noted:
+            self.noted, self.active_cpu = self.active, guard.process_state(self.pid)[1]
+        if (
+            self.wall
+            and now - self.started >= self.wall
+            and not self._starved(self.wall, self.started)
+        ):
             self.timeout = "wall"
         elif self.idle and now - self.active >= self.idle:
-            self.timeout = "idle"
+            if not self._printed() and not self._starved(self.idle, self.active):
+                self.timeout = "idle"
         elif now - self.checked >= _POLL_S:
             self.checked = now
             if len(guard.descendants(4 * guard.MAX_PROCESSES)) > guard.MAX_PROCESSES:
@@ -237,6 +223,27 @@ class _Watch:
             self.killed_at = now
             with contextlib.suppress(OSError):
                 os.kill(self.pid, signal.SIGPROF if self.graceful else signal.SIGKILL)
+
+    def _starved(self, limit: float, since: float) -> bool:
+        """Whether other processes keep this one from running: it wants to, and gets too little.
+
+        Limits then count less than the clock says, but at most ten times less.
+        """
+        waited = time.monotonic() - since
+        state, cpu = guard.process_state(self.pid)
+        computed = cpu - (self.active_cpu if since == self.active else 0.0)
+        return waited < 10 * limit and state in "RD" and computed < 0.4 * limit
+
+    def _printed(self) -> bool:
+        """Whether more output came since the last look, for checks that say nothing else."""
+        if not self.output:
+            return False
+        with contextlib.suppress(OSError):
+            size = os.stat(self.output).st_size
+            if size != self.printed:
+                self.printed, self.active = size, time.monotonic()
+                return True
+        return False
 
     def reply(self, leftovers: int) -> dict[str, Any]:
         code = os.WEXITSTATUS(self.status) if os.WIFEXITED(self.status) else None

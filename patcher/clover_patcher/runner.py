@@ -23,6 +23,8 @@ from .runs import CoverageLog, Tally, tail
 from .types import Edit, Outcome, TestCoverage
 
 _BASELINE_S = 10.0
+_SILENT_CHECK_S = 120.0
+"""A check that does not say which test it is at may print for this long."""
 _SHORTEST_S, _LONGEST_S = 1.5, 10.0
 _SHORTEST_CPU_S = 0.5
 _MOST_HANGS, _MOST_CUTS = 3, 20
@@ -202,8 +204,8 @@ class Runner:
             tally.finished.update(self._hung[1:])
             tally.failures = {f.nodeid: f for f in self._first.failures if f.nodeid in self._hung}
             del tally.failures[self._hung[0]]
-        if self.check.kind == "command":
-            job.wall, job.idle = (limit if not first else max(limit, _BASELINE_S)), None
+        if self.check.kind != "pytest":
+            job.printing, job.wall = True, _SILENT_CHECK_S
         for _ in range(_MOST_CUTS):
             job.deselect = sorted(tally.finished)
             stuck = tally.add(self._ask(job), tail(self._output))

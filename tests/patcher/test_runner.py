@@ -360,3 +360,33 @@ def test_an_interpreter_without_pytest(start: Start) -> None:
     with pytest.raises(UsageError, match="cannot import the test framework") as caught:
         start({"a.py": ""}, "-I -S -m pytest")
     assert "pytest" in str(caught.value)
+
+
+def test_a_command_that_prints_is_alive(start: Start, tmp_path: Path) -> None:
+    runner = start({"calc.py": CALC})
+    loop = "for i in 1 2 3 4 5; do echo $i; sleep 0.5; done; exit 3"
+    check = Check.parse(f"sh -c '{loop}'", runner.worktree)
+    with Runner(check, runner.worktree, tmp=tmp_path / "tmp", timeout_s=1.2) as command:
+        assert _kinds(command.baseline()) == {"": "exit 3"}
+    check = Check.parse("sh -c 'sleep 30 & sleep 30'", runner.worktree)
+    with Runner(check, runner.worktree, tmp=tmp_path / "tmp", timeout_s=0.5) as command:
+        started = time.perf_counter()
+        assert _kinds(command.baseline()) == {"": "timeout"}
+        assert time.perf_counter() - started < 10
+
+
+def test_other_files_of_a_folder_are_not_collected_for_candidates(start: Start) -> None:
+    slow = "import time\ntime.sleep(0.5)\n\n\ndef test_slow():\n    pass\n"
+    files = {
+        "calc.py": CALC,
+        "tests/conftest.py": "import sys, os\nsys.path.insert(0, os.getcwd())\n",
+        "tests/test_calc.py": TESTS,
+        "tests/test_slow.py": slow,
+        "tests/deep/test_slow_too.py": slow,
+    }
+    runner = start(files, "-m pytest -q tests")
+    assert runner.baseline().passed == 4
+    started = time.perf_counter()
+    assert runner.run([_replace(runner, "calc.py", "a - b", "a * b")]).status == "failed"
+    assert time.perf_counter() - started < 0.5
+    assert runner.run([_replace(runner, "calc.py", "a - b", "a + b")]).status == "passed"
