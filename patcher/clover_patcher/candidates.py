@@ -28,9 +28,6 @@ from .pool import CandidatePool, HoleItems, plain_fill
 from .rank import DEFAULT, Weights, model_scores
 from .types import Candidate, EngineUse, Location
 
-_FIRST_WAIT_S = 1.0
-_WAIT_S = 0.25
-_ANSWERS_PER_BATCH = 2
 _LINES_AHEAD = 12
 _CALL_S = 8.0
 _CONTEXT = 20_000
@@ -45,6 +42,10 @@ class Options:
     scored_per_hole: int = 320
     cloze_lines: int = 8
     cloze_top: int = 40
+    first_wait_s: float = 1.0
+    """How long the first batch waits for the engine; later ones wait `wait_s`."""
+    wait_s: float = 0.25
+    answers_per_batch: int = 2
     weights: Weights = DEFAULT
 
 
@@ -81,7 +82,7 @@ class CandidateSource:
         options: Options | None = None,
     ) -> None:
         self._options = options or Options()
-        self._pool = CandidatePool(files, locations, self._options.weights)
+        self.pool = CandidatePool(files, locations, self._options.weights)
         self._engine = engine
         self._cancel = cancel or CancelToken()
         self._jobs: list[tuple[float, int, _Job]] = []
@@ -95,7 +96,7 @@ class CandidateSource:
     @property
     def notes(self) -> list[str]:
         """What went wrong on the way, in words."""
-        return self._pool.notes
+        return self.pool.notes
 
     @property
     def use(self) -> EngineUse:
@@ -105,7 +106,7 @@ class CandidateSource:
     def batches(self, deadline: float) -> Iterator[list[Candidate]]:
         """Candidates until there are none left or `time.monotonic()` passes the deadline."""
         with ThreadPoolExecutor(1, thread_name_prefix="candidates") as thread:
-            wait = _FIRST_WAIT_S
+            wait = self._options.first_wait_s
             try:
                 while time.monotonic() < deadline and not self._cancel.cancelled:
                     self._open_lines()
@@ -115,7 +116,7 @@ class CandidateSource:
                         yield batch
                     elif self._running is None and (self._engine is None or not self._jobs):
                         return
-                    wait = _WAIT_S if batch else _FIRST_WAIT_S
+                    wait = self._options.wait_s if batch else self._options.first_wait_s
             finally:
                 self._engine = None
                 self._cancel.cancel()
@@ -123,10 +124,10 @@ class CandidateSource:
     def _open_lines(self) -> None:
         """Makes the candidates of lines that could hold something better than what is queued."""
         for _ in range(_LINES_AHEAD):
-            best, bound = self._pool.best, self._pool.bound
+            best, bound = self.pool.best, self.pool.bound
             if bound is None or (best is not None and best >= bound):
                 return
-            for holes in self._pool.open_line():
+            for holes in self.pool.open_line():
                 self._plan(holes)
 
     def _plan(self, holes: HoleItems) -> None:
@@ -145,7 +146,7 @@ class CandidateSource:
     def _ask(self, thread: ThreadPoolExecutor, deadline: float, wait: float) -> None:
         """Keeps the engine busy; takes in its answers that come within `wait` seconds."""
         until = min(time.monotonic() + wait, deadline)
-        for _ in range(_ANSWERS_PER_BATCH):
+        for _ in range(self._options.answers_per_batch):
             if self._running is None and not self._start(thread, deadline):
                 return
             if not self._finish(until):
@@ -166,7 +167,7 @@ class CandidateSource:
         """The hole's likeliest valid contents, after what stands there now."""
         valid: dict[str, None] = {_plain(holes.hole.original): None}
         for item in sorted(holes.items, key=lambda item: -item.priority):
-            if not item.gone and self._pool.check(item):
+            if not item.gone and self.pool.check(item):
                 valid.setdefault(plain_fill(item.proposal))
             if len(valid) > self._options.scored_per_hole:
                 break
@@ -213,7 +214,7 @@ class CandidateSource:
             self._engine, self._running = None, None
             return True
         except EngineError as exc:
-            self._pool.notes.append(f"the engine failed, candidates are unranked from here: {exc}")
+            self.pool.notes.append(f"the engine failed, candidates are unranked from here: {exc}")
             self._engine, self._running = None, None
             return True
         self._running = None
@@ -223,7 +224,7 @@ class CandidateSource:
     def _take_in(self, answer: _Answer) -> None:
         holes = answer.job.holes
         for rank, fill in enumerate(answer.fills):
-            self._pool.add_fill(holes, fill.text, "cloze", 1.0 / (2 + rank))
+            self.pool.add_fill(holes, fill.text, "cloze", 1.0 / (2 + rank))
         holes.logprobs.update(
             (text, value)
             for text, value in zip(answer.texts, answer.logprobs, strict=False)
@@ -232,17 +233,17 @@ class CandidateSource:
         scores = model_scores(holes.logprobs, _plain(holes.hole.original))
         for item in holes.items:
             if (score := scores.get(plain_fill(item.proposal))) is not None:
-                self._pool.score(item, score)
+                self.pool.score(item, score)
 
     def _batch(self, deadline: float) -> list[Candidate]:
         batch: list[Candidate] = []
         while len(batch) < self._options.batch and time.monotonic() < deadline:
-            best, bound = self._pool.best, self._pool.bound
+            best, bound = self.pool.best, self.pool.bound
             if bound is not None and (best is None or best < bound):
-                for holes in self._pool.open_line():
+                for holes in self.pool.open_line():
                     self._plan(holes)
                 continue
-            candidate = self._pool.take() if best is not None else None
+            candidate = self.pool.take() if best is not None else None
             if candidate is None:
                 break
             batch.append(candidate)

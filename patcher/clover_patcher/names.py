@@ -7,30 +7,18 @@ ties keep the order of the text, so that results never depend on hashing.
 from __future__ import annotations
 
 import builtins
-from collections import Counter
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from tree_sitter import Node
 
-from .syntax import Source, Statement, walk
+from .syntax import Source, Statement, walk, walk_header
 
-_DONOR_EXPRESSIONS = frozenset(
-    [
-        "identifier",
-        "attribute",
-        "subscript",
-        "call",
-        "binary_operator",
-        "comparison_operator",
-        "boolean_operator",
-        "not_operator",
-        "unary_operator",
-        "list",
-        "tuple",
-        "dictionary",
-    ]
-)
+_DONOR_EXPRESSIONS = frozenset((
+    "identifier", "attribute", "subscript", "call", "binary_operator", "comparison_operator",
+    "boolean_operator", "not_operator", "unary_operator", "list", "tuple", "dictionary",
+))  # fmt: skip
 _BUILTINS = frozenset(dir(builtins))
 _MAX_DONOR = 40
 _MAX_STATEMENT = 80
@@ -66,6 +54,8 @@ class Scope:
     """Local names that are bound somewhere in the function."""
     calls: tuple[str, ...]
     """Method calls that stand alone as statements, as `receiver.method` with its arguments."""
+    places: Mapping[str, tuple[int, ...]]
+    """The lines on which each local name stands."""
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -80,7 +70,18 @@ class Scopes:
         self._made: dict[int, Scope] = {}
         self._file = _Seen(source, [source.tree.root_node])
 
-    def at(self, statement: Statement) -> Scope:
+    def at(self, statement: Statement, line: int) -> Scope:
+        """What is in scope at the statement; names that stand near the line come first."""
+        scope = self._of(statement)
+        near = {
+            name: sum(0.1 + 1 / (2 + abs(line - place)) for place in places)
+            for name, places in scope.places.items()
+        }
+        local = tuple(sorted(scope.local, key=lambda name: -near.get(name, 0.0)))
+        bound = set(scope.assigned)
+        return replace(scope, local=local, assigned=tuple(n for n in local if n in bound))
+
+    def _of(self, statement: Statement) -> Scope:
         function = statement.function
         if statement.kind == "function_definition":
             function = statement
@@ -107,7 +108,7 @@ class Scopes:
             if name in bound or (name not in known and name not in near.functions)
         ]
         if not outer:
-            local = []
+            local = list(dict.fromkeys(_variables(self._source)))
         rest = [name for name in _ordered(near.names, module) if name not in set(local)]
         return Scope(
             local=tuple(local),
@@ -124,6 +125,7 @@ class Scopes:
             statements=_ordered(near.statements),
             assigned=tuple(name for name in local if name in bound),
             calls=_ordered(near.calls, self._file.calls),
+            places={name: tuple(near.places.get(name, ())) for name in local},
         )
 
 
@@ -145,6 +147,7 @@ class _Seen:
         self.conditions: list[str] = []
         self.statements: list[str] = []
         self.calls: list[str] = []
+        self.places: dict[str, list[int]] = defaultdict(list)
         for root in roots:
             for node in walk(root, skip="type"):
                 self._see(node)
@@ -178,6 +181,7 @@ class _Seen:
             self.keywords.append(text)
         if role not in ("value", "target", "function") or parent is None:
             return
+        self.places[text].append(node.start_point.row + 1)
         if role == "target":
             self.assigned.append(text)
         if role == "function":
@@ -289,11 +293,18 @@ def _module_names(source: Source) -> list[str]:
             names.append(source.text(name))
         elif "import" in statement.kind:
             names.extend(_imported(source, node))
-        elif statement.kind == "expression_statement" and not _in_class(statement):
-            for inner in walk(node):
-                if inner.type == "identifier" and identifier_role(inner) == "target":
-                    names.append(source.text(inner))
-    return names
+    return names + _variables(source)
+
+
+def _variables(source: Source) -> list[str]:
+    """Names that the module's own statements assign."""
+    return [
+        source.text(node)
+        for statement in source.statements
+        if statement.function is None and not statement.is_definition and not _in_class(statement)
+        for node in walk_header(statement)
+        if node.type == "identifier" and identifier_role(node) == "target"
+    ]
 
 
 def _in_class(statement: Statement) -> bool:

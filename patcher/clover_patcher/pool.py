@@ -12,7 +12,7 @@ from . import rules_expression, rules_names, rules_statement  # noqa: F401  (the
 from .names import Scopes
 from .rank import DEFAULT, ModelScore, Weights, ranked, unranked
 from .syntax import Source, Statement, load_source
-from .templates import PRIORS, Hole, Proposal, Site, fill_hole, margin, propose
+from .templates import PRIORS, Hole, Proposal, Site, fill_hole, propose
 from .types import Candidate, Location
 from .validity import Checker
 
@@ -81,10 +81,12 @@ class CandidatePool:
         location = self._waiting.pop()
         source = self._sources[location.path]
         assert source is not None
-        scopes = self._scopes.setdefault(location.path, Scopes(source))
+        if location.path not in self._scopes:
+            self._scopes[location.path] = Scopes(source)
+        scopes = self._scopes[location.path]
         known = set(self.holes)
         for statement in source.on_line(location.line):
-            site = Site(source, statement, scopes.at(statement), location.line)
+            site = Site(source, statement, scopes.at(statement, location.line), location.line)
             for proposal in propose(site):
                 self._add(source, statement, location, proposal)
         return [holes for key, holes in self.holes.items() if key not in known]
@@ -125,9 +127,8 @@ class CandidatePool:
         """A text that the model proposes for a hole; None if it is known there already."""
         if any(item.proposal.fill == text for item in holes.items):
             return None
-        text = text.replace("\n", f"{holes.source.eol}{margin(holes.hole)}")
         prior = math.log(PRIORS[kind] * weight)
-        proposal = replace(fill_hole(holes.hole, text, kind), log_prior=prior)
+        proposal = replace(fill_hole(holes.source, holes.hole, text, kind), log_prior=prior)
         return self._add(holes.source, holes.statement, holes.location, proposal)
 
     def score(self, item: Item, score: ModelScore) -> None:
@@ -211,7 +212,7 @@ def _common_prefix(first: bytes, second: bytes) -> int:
 def plain_fill(proposal: Proposal) -> str:
     """The hole's content with plain line ends, later lines indented from the first one's."""
     fill, hole = proposal.fill.replace("\r\n", "\n"), proposal.hole
-    return fill.replace(f"\n{margin(hole)}", "\n") if hole is not None else fill
+    return fill.replace(f"\n{hole.margin}", "\n") if hole is not None else fill
 
 
 def _candidate(item: Item) -> Candidate | None:

@@ -14,9 +14,9 @@ _ORDER = ("<", "<=", ">", ">=", "==", "!=")
 _NEAR = {"<": "<=", "<=": "<", ">": ">=", ">=": ">", "==": "!=", "!=": "=="}
 _COMPARE: dict[str, tuple[str, ...]] = {
     **{op: tuple(o for o in _ORDER if o != op) for op in _ORDER},
-    "in": ("not in", "=="),
+    "in": ("not in", "==", "is"),
     "not in": ("in", "!="),
-    "is": ("is not", "=="),
+    "is": ("is not", "==", "in"),
     "is not": ("is", "!="),
 }
 _COMPARE["=="] += ("is", "in")
@@ -65,8 +65,12 @@ def arithmetic(node: Node, site: Site) -> Iterator[Change]:
     if left is None or right is None or operator is None:
         return
     text = site.text(operator)
-    for index, other in enumerate(_ARITHMETIC.get(text, ())):
+    usual = _ARITHMETIC.get(text, ())
+    for index, other in enumerate(usual):
         yield change(operator, other, "operator", 2.0 if index == 0 else 0.7)
+    for other in _ARITHMETIC:
+        if other != text and other not in usual:
+            yield change(operator, other, "operator", 0.1)
     yield change(node, site.text(left), "drop")
     yield change(node, site.text(right), "drop", 0.6)
     if text not in ("+", "*", "&", "|", "^") or left.type == "string":
@@ -129,6 +133,8 @@ def condition(node: Node, site: Site) -> Iterator[Change]:
                 yield change(node, f"not ({text})", "negate", 0.1)
     if node.type == "boolean_operator":
         yield change(node, f"not ({text})", "negate", 0.3)
+        for index, other in enumerate(_other_conditions(site, text)[:12]):
+            yield change(node, f"({text}) and {other}", "condition", 0.3 / (2 + index))
         return  # its operands are conditions themselves
     for index, other in enumerate(_other_conditions(site, text)):
         weight = 1.0 / (2 + index)
@@ -168,7 +174,7 @@ def _lone_condition(node: Node, statement: Statement) -> bool:
 def _other_conditions(site: Site, text: str) -> list[str]:
     """What may be joined to a condition: names, negated names, comparisons seen elsewhere."""
     pool: dict[str, None] = {}
-    for name in site.scope.local[:8]:
+    for name in site.scope.local[:12]:
         pool.setdefault(name)
         pool.setdefault(f"not {name}")
     for other in site.scope.conditions[:16]:
@@ -191,7 +197,7 @@ def integer(node: Node, site: Site) -> Iterator[Change]:
     yield from _numbers(node, value)
     for index, other in enumerate(site.scope.integers[:6]):
         yield change(node, other, "constant", 0.5 / (1 + index))
-    for index, name in enumerate(site.scope.local[:8]):
+    for index, name in enumerate(site.scope.local[:12]):
         yield change(node, name, "constant", 0.5 / (1 + index))
     for other in ("None", "True", "False"):
         yield change(node, other, "constant", 0.05)
@@ -210,7 +216,7 @@ def keyword_constant(node: Node, site: Site) -> Iterator[Change]:
         yield change(node, "False" if text == "True" else "True", "constant", 3.0)
     for other in _SIMPLE_VALUES:
         yield change(node, other, "constant", 0.4)
-    for index, name in enumerate(site.scope.local[:8]):
+    for index, name in enumerate(site.scope.local[:12]):
         yield change(node, name, "constant", 0.5 / (1 + index))
 
 
@@ -225,7 +231,7 @@ def string(node: Node, site: Site) -> Iterator[Change]:
         yield change(node, other, "string", 1.0 / (1 + index))
     for other in (quote * 2, f"{quote} {quote}", f"{quote}\\n{quote}", "None"):
         yield change(node, other, "string", 0.3)
-    for index, name in enumerate(site.scope.local[:6]):
+    for index, name in enumerate(site.scope.local[:8]):
         yield change(node, name, "string", 0.3 / (1 + index))
     if text[0] in "\"'" and "{" in text:
         yield change(node, f"f{text}", "string")
@@ -259,7 +265,7 @@ def sequence(node: Node, site: Site) -> Iterator[Change]:
             yield change(node, other, "display", 0.5)
     if node.type in ("list", "tuple", "set", "expression_list"):
         close = node.end_byte - (node.type != "expression_list")
-        for index, name in enumerate(site.scope.local[:8]):
+        for index, name in enumerate(site.scope.local[:12]):
             glue = ", " if items and site.source.code[close - 1 : close] != b"," else ""
             yield Change(close, close, f"{glue}{name}", "display", 1.0 / (1 + index))
 
@@ -274,6 +280,14 @@ def dictionary(node: Node, site: Site) -> Iterator[Change]:
 @expression_rule("set_comprehension", "list_comprehension", "generator_expression")
 def comprehension(node: Node, site: Site) -> Iterator[Change]:
     inner = site.text(node)[1:-1]
+    clauses = [c for c in node.named_children if c.type == "if_clause"]
+    for clause in clauses:
+        start = len(site.source.code[: clause.start_byte].rstrip())
+        yield Change(start, clause.end_byte, "", "drop")
+    if not clauses:
+        for index, test in enumerate(_other_conditions(site, "")[:12]):
+            new = f" if {test}"
+            yield Change(node.end_byte - 1, node.end_byte - 1, new, "condition", 0.5 / (2 + index))
     if "\n" in inner or node.parent is None:
         return
     for brackets in ("[]", "{}", "()"):

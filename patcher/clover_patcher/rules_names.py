@@ -38,6 +38,11 @@ _ATTRIBUTE_FAMILIES = (
     ("issubset", "issuperset"),
 )
 _WRAPPERS = ("len", "list", "str", "int", "set", "sorted", "abs", "tuple", "reversed", "bool")
+_BUILTINS = (
+    "len", "isinstance", "sum", "type", "sorted", "range", "enumerate", "zip", "min", "max",
+    "any", "all", "abs", "int", "str", "list", "set", "dict", "tuple", "print", "iter", "next",
+    "map", "getattr", "hasattr", "super", "repr", "float", "bool", "reversed",
+)  # fmt: skip
 _SUFFIXES = ("[0]", "[-1]", "[1:]", "[:-1]", "[:]", "[1]")
 _METHODS = ("copy()", "items()", "strip()", "lower()", "values()", "keys()")
 _MAX_TEXT = 60
@@ -50,10 +55,10 @@ def identifier(node: Node, site: Site) -> Iterator[Change]:
     if role == "function":
         yield from _other_function(node, text, site)
     elif role == "target":
-        for index, name in enumerate(n for n in site.scope.local[:10] if n != text):
+        for index, name in enumerate(n for n in site.scope.local[:12] if n != text):
             yield change(node, name, "target", 1.0 / (1 + index))
     elif role == "keyword":
-        for index, name in enumerate(n for n in site.scope.keywords[:8] if n != text):
+        for index, name in enumerate(n for n in site.scope.keywords[:16] if n != text):
             yield change(node, name, "keyword", 1.0 / (1 + index))
     elif role == "value":
         local = text in site.scope.local
@@ -88,8 +93,10 @@ def _other_function(node: Node, text: str, site: Site) -> Iterator[Change]:
                 yield change(node, name, "function", 1.5)
     for index, name in enumerate(n for n in site.scope.functions[:20] if n not in seen):
         yield change(node, name, "function", _likeness(name, text) / (2 + index))
-    for index, name in enumerate(site.scope.local[:6]):
+    for index, name in enumerate(site.scope.local[:8]):
         yield change(node, name, "function", 0.2 / (2 + index))
+    for name in _BUILTINS:
+        yield change(node, name, "function", 0.03)
     if text in site.scope.own:
         yield change(node, f"self.{text}", "function", 2.0)
 
@@ -115,7 +122,7 @@ def attribute(node: Node, site: Site) -> Iterator[Change]:
             yield change(node, text, "attribute", 1.0)
     else:
         pool = site.scope.methods if called else site.scope.attributes
-    for index, other in enumerate(n for n in pool[:24] if n not in seen):
+    for index, other in enumerate(n for n in pool[:40] if n not in seen):
         yield change(name, other, "attribute", _likeness(other, text) / (2 + index))
     if is_expression(node):
         yield change(node, site.text(thing), "unwrap", 0.5)
@@ -140,6 +147,10 @@ def call(node: Node, site: Site) -> Iterator[Change]:
         if function.type == "attribute" and (owner := function.child_by_field_name("object")):
             yield change(node, site.text(owner), "unwrap", 0.7)
     yield from _arguments(arguments, items, site)
+    if site.text(function).endswith(".get") and 1 <= len(items) <= 2:
+        owner = function.child_by_field_name("object")
+        if owner is not None:
+            yield change(node, f"{site.text(owner)}[{site.text(items[0])}]", "unwrap", 0.5)
     if site.text(function) == "range":
         yield from _range(arguments, items, site)
 
@@ -231,6 +242,10 @@ def subscript(node: Node, site: Site) -> Iterator[Change]:
     if index.type == "slice":
         yield from _slice(index, site)
         return
+    if is_expression(node):
+        for default in ("", ", None", ", 0", ", []"):
+            new = f"{site.text(value)}.get({text}{default})"
+            yield change(node, new, "index", 0.2)
     if index.type == "string":
         return
     for new, weight in ((f"{text} + 1", 1.5), (f"{text} - 1", 1.5), ("0", 0.5), ("-1", 0.5)):
@@ -250,7 +265,7 @@ def _slice(node: Node, site: Site) -> Iterator[Change]:
         else:
             bounds[-1] = site.text(child)
     low, high, *step = bounds
-    values = [name for name in site.scope.local[:8]]
+    values = [name for name in site.scope.local[:12]]
     lows = [f"{low} + 1", f"{low} - 1", ""] if low else ["1", *values]
     highs = [f"{high} + 1", f"{high} - 1", ""] if high else ["-1", *values, *_plus_one(values)]
     rest = f":{step[0]}" if step and step[0] else ""
@@ -286,25 +301,19 @@ def value(node: Node, site: Site) -> Iterator[Change]:
     if plain:
         yield from _terms(node, text, site)
         yield from _wrapped(node, text, site)
+    if node.type in ("list", "list_comprehension"):
+        for index, name in enumerate(site.scope.local[:12]):
+            yield change(node, f"{name} + {text}", "term", 0.5 / (2 + index))
+            yield change(node, f"{text} + {name}", "term", 0.5 / (2 + index))
     if node.type != "identifier":
         yield from _names_for(node, "name" if node.type == "attribute" else "expression", site)
     yield from _donors(node, text, site)
 
 
-_VALUES = frozenset(
-    [
-        "identifier",
-        "attribute",
-        "subscript",
-        "call",
-        "binary_operator",
-        "list",
-        "tuple",
-        "string",
-        "conditional_expression",
-        "parenthesized_expression",
-    ]
-)
+_VALUES = (
+    "identifier", "attribute", "subscript", "call", "binary_operator", "list", "tuple", "string",
+    "list_comprehension", "conditional_expression", "parenthesized_expression",
+)  # fmt: skip
 
 
 def _is_callee(node: Node) -> bool:
@@ -318,7 +327,7 @@ def _is_callee(node: Node) -> bool:
 
 def _terms(node: Node, text: str, site: Site) -> Iterator[Change]:
     """One more operand."""
-    for index, name in enumerate(site.scope.local[:8]):
+    for index, name in enumerate(site.scope.local[:12]):
         weight = 1.0 / (2 + index)
         for operator in ("+", "-"):
             yield change(node, f"{text} {operator} {name}", "term", weight)

@@ -8,6 +8,7 @@ from itertools import product
 
 from tree_sitter import Node
 
+from .names import Scope
 from .syntax import Source, Statement
 from .templates import (
     Change,
@@ -18,7 +19,6 @@ from .templates import (
     expression_rule,
     fill_hole,
     line_hole,
-    margin,
     new_line_hole,
     statement_rule,
 )
@@ -34,7 +34,9 @@ _WORDS: dict[str, tuple[str, ...]] = {
     "yield": ("return", "yield from"),
 }
 _NAME = re.compile(r"(?<![\w.\"'])[A-Za-z_]\w*(?![\w\"'(=])")
+_NUMERIC = re.compile(r"\b([A-Za-z_]\w*) (?:[-+*/]=|= -?\d|[<>]=? )")
 _MAX_INSERTS = 160
+_MAX_GUARDS = 60
 
 
 @expression_rule(*_WORDS)
@@ -56,7 +58,7 @@ def returned(node: Node, site: Site) -> Iterator[Change]:
     if len(values) > 1 or (values and "\n" in site.text(values[0])):
         return
     if not values:
-        for index, name in enumerate(site.scope.local[:8]):
+        for index, name in enumerate(site.scope.local[:12]):
             yield change(node, f"{word} {name}", "statement", 1.0 / (2 + index))
         return
     text = site.text(values[0])
@@ -82,6 +84,44 @@ def iterated(node: Node, site: Site) -> Iterator[Change]:
     if atom:
         for suffix in ("[1:]", "[:-1]", "[::-1]", "[:]", ".items()", ".values()", ".copy()"):
             yield change(right, text + suffix, "wrap", 0.3)
+
+
+@expression_rule("return_statement", "expression_statement")
+def given_back(node: Node, site: Site) -> Iterator[Change]:
+    """A value returned, raised, kept, or thrown away."""
+    value = node.named_children[0] if node.named_children else None
+    if value is None or value.type in ("assignment", "augmented_assignment", "string", "yield"):
+        return
+    text = site.text(value)
+    if node.type == "return_statement":
+        yield change(node, text, "statement", 0.5)
+        yield change(node, f"raise {text}", "statement", 0.1)
+    else:
+        for word in ("return", "yield", "raise", "await", "yield from"):
+            yield change(node, f"{word} {text}", "statement", 0.7 if word == "return" else 0.3)
+    for index, name in enumerate(site.scope.assigned[:12]):
+        for operator in ("=", "+="):
+            yield change(node, f"{name} {operator} {text}", "statement", 0.5 / (2 + index))
+
+
+@statement_rule
+def enclose(site: Site) -> Iterator[Proposal]:
+    """The line runs only under a condition."""
+    source, statement = site.source, site.statement
+    one_line = statement.first_line == statement.last_line
+    if not statement.own_lines or not one_line or statement.is_header:
+        return
+    hole = line_hole(source, statement.first_line)
+    for index, test in enumerate(_tests(site)):
+        lines = f"if {test}:\n{source.indent_unit}{hole.original}"
+        yield fill_hole(source, hole, lines, "enclose", 1.0 / (2 + index))
+
+
+def _tests(site: Site) -> list[str]:
+    scope = site.scope
+    tests = [form for name in scope.local[:5] for form in (f"not {name}", name)]
+    tests += [f"{name} is not None" for name in scope.local[:3]]
+    return [*scope.conditions[:8], *tests]
 
 
 @statement_rule
@@ -157,8 +197,7 @@ def insert(site: Site) -> Iterator[Proposal]:
     for hole, weight in _gaps(site):
         for text, kind, share in fresh:
             if _allowed(text, hole):
-                lines = text.replace("\n", f"{site.source.eol}{margin(hole)}")
-                yield fill_hole(hole, lines, kind, weight * share)
+                yield fill_hole(site.source, hole, text, kind, weight * share)
 
 
 def _allowed(text: str, hole: Hole) -> bool:
@@ -205,7 +244,8 @@ def _new_statements(site: Site) -> list[tuple[str, str, float]]:
             made[text] = (kind, weight)
     ranked = [(text, kind, weight) for text, (kind, weight) in made.items()]
     ranked.sort(key=lambda item: -item[2])
-    return ranked[:_MAX_INSERTS]
+    guards = [item for item in ranked if item[1] == "guard"][:_MAX_GUARDS]
+    return guards + [item for item in ranked if item[1] != "guard"][:_MAX_INSERTS]
 
 
 def _guards(site: Site) -> Iterator[tuple[str, str, float]]:
@@ -221,18 +261,23 @@ def _guards(site: Site) -> Iterator[tuple[str, str, float]]:
 
 
 def _plain(site: Site) -> Iterator[tuple[str, str, float]]:
-    """Assignments, returns and method calls over the names in scope."""
+    """Assignments and returns over the names in scope."""
     scope = site.scope
-    for index, name in enumerate(scope.local[:8]):
+    numbers = _numbers(scope)
+    for index, name in enumerate(scope.local[:12]):
+        likely = 2.0 if name in numbers else 0.3
         yield f"return {name}", "insert", 0.8 / (2 + index)
-        yield f"{name} += 1", "insert", 0.8 / (2 + index)
-        yield f"{name} -= 1", "insert", 0.4 / (2 + index)
+        yield f"{name} += 1", "insert", 0.8 * likely / (2 + index)
+        yield f"{name} -= 1", "insert", 0.4 * likely / (2 + index)
         for constant in ("0", "None", "[]", "True", "False", "1"):
             yield f"{name} = {constant}", "insert", 0.2 / (2 + index)
-    for (i, left), (j, right) in product(enumerate(scope.assigned[:8]), enumerate(scope.local[:8])):
+    for (i, left), (j, right) in product(
+        enumerate(scope.assigned[:12]), enumerate(scope.local[:12])
+    ):
         if left != right:
+            likely = 1.0 if left in numbers else 0.3
             yield f"{left} = {right}", "insert", 1.0 / (3 + i + j)
-            yield f"{left} += {right}", "insert", 0.5 / (3 + i + j)
+            yield f"{left} += {right}", "insert", 0.5 * likely / (3 + i + j)
     for word in ("continue", "break", "return", "yield"):
         yield word, "insert", 0.3
     for index, name in enumerate(scope.own[:4]):
@@ -240,19 +285,26 @@ def _plain(site: Site) -> Iterator[tuple[str, str, float]]:
             yield f"self.{name} = {value}", "insert", 0.3 / (2 + index)
 
 
+def _numbers(scope: Scope) -> set[str]:
+    """Names that are counted with or compared by size."""
+    texts = (*scope.statements, *scope.conditions)
+    return {match[1] for text in texts for match in _NUMERIC.finditer(text)}
+
+
 def _varied(site: Site) -> Iterator[tuple[str, str, float]]:
-    """Statements of the function as they are, or with one name or both of two exchanged."""
+    """Statements of the function as they are, or with one name exchanged; method calls."""
     scope = site.scope
     for index, text in enumerate(scope.statements[:12]):
         yield text, "insert", 0.6 / (2 + index / 3)
         for match in _NAME.finditer(text):
-            for position, name in enumerate(scope.local[:6]):
+            for position, name in enumerate(scope.local[:8]):
                 new = text[: match.start()] + name + text[match.end() :]
                 yield new, "insert", 0.4 / (3 + index / 2 + position)
-    methods = [c.split("(")[0].rsplit(".", 1)[-1] for c in scope.calls[:8]]
-    methods += [m for m in ("append", "add") if m in scope.methods and m not in methods]
-    for (i, method), (j, owner), (k, value) in product(
-        enumerate(dict.fromkeys(methods)), enumerate(scope.assigned[:6]), enumerate(scope.local[:6])
+    pairs = {tuple(call.split("(")[0].rsplit(".", 1)): 1.5 for call in scope.calls}
+    for owner, method in product(scope.assigned[:8], dict.fromkeys(m for _, m in pairs)):
+        pairs.setdefault((owner, method), 0.2)
+    for (i, ((owner, method), likely)), (j, value) in product(
+        enumerate(pairs.items()), enumerate(scope.local[:12])
     ):
-        if owner != value:
-            yield f"{owner}.{method}({value})", "insert", 1.0 / (3 + i + j + k)
+        if owner != value and owner.split(".")[0] in (*scope.local, "self"):
+            yield f"{owner}.{method}({value})", "insert", likely / (3 + i / 2 + j)

@@ -23,24 +23,11 @@ from .types import Edit
 _LANGUAGE = Language(tree_sitter_python.language())
 _SIMPLE = frozenset(
     f"{name}_statement"
-    for name in [
-        "expression",
-        "return",
-        "pass",
-        "break",
-        "continue",
-        "assert",
-        "raise",
-        "delete",
-        "import",
-        "import_from",
-        "future_import",
-        "global",
-        "nonlocal",
-        "print",
-        "exec",
-    ]
-) | {"type_alias_statement"}
+    for name in (
+        "expression", "return", "pass", "break", "continue", "assert", "raise", "delete", "import",
+        "import_from", "future_import", "global", "nonlocal", "print", "exec",
+    )
+) | {"type_alias_statement"}  # fmt: skip
 _COMPOUND = frozenset(
     f"{name}_statement" for name in ("if", "for", "while", "try", "with", "match")
 ) | {"function_definition", "class_definition"}

@@ -51,6 +51,7 @@ PRIORS: dict[str, float] = {
     "insert": 0.09,
     "cloze": 0.10,
     "line": 0.05,
+    "enclose": 0.02,
 }
 """How often a one-line repair is of each kind; need not sum to one."""
 
@@ -68,6 +69,8 @@ class Hole:
     lead: str = ""
     tail: str = ""
     original: str = ""
+    margin: str = ""
+    """What later lines of the content start with."""
     in_loop: bool = False
     inside: bool = False
     """For new lines: whether `break` and `return` may stand there."""
@@ -150,7 +153,8 @@ def change(node: Node, new: str, kind: str, weight: float = 1.0) -> Change:
 def line_hole(source: Source, line: int) -> Hole:
     """The content of a line that exists."""
     start, end = source.content_start(line), source.line_end(line)
-    return Hole(start, end, original=source.slice(start, end))
+    original, indentation = source.slice(start, end), source.indentation(line)
+    return Hole(start, end, original=original, margin=indentation)
 
 
 def new_line_hole(source: Source, before: int, beside: Statement) -> Hole:
@@ -163,17 +167,13 @@ def new_line_hole(source: Source, before: int, beside: Statement) -> Hole:
     code = source.code
     at = source.line_start(before) if before <= source.line_count else len(code)
     if at == len(code) and not code.endswith(b"\n"):
-        return Hole(at, at, source.eol + indentation, "", "", loop, inside)
-    return Hole(at, at, indentation, source.eol, "", loop, inside)
+        return Hole(at, at, source.eol + indentation, "", "", indentation, loop, inside)
+    return Hole(at, at, indentation, source.eol, "", indentation, loop, inside)
 
 
-def margin(hole: Hole) -> str:
-    """What later lines of the hole's content start with."""
-    return hole.lead.lstrip("\r\n")
-
-
-def fill_hole(hole: Hole, text: str, kind: str, weight: float = 1.0) -> Proposal:
-    """The edit that puts `text` into the hole."""
+def fill_hole(source: Source, hole: Hole, text: str, kind: str, weight: float = 1.0) -> Proposal:
+    """The edit that puts `text` into the hole; its later lines are indented like the hole's."""
+    text = text.replace("\n", f"{source.eol}{hole.margin}")
     return Proposal(hole.start, hole.end, hole.lead + text + hole.tail, kind, weight, hole, text)
 
 

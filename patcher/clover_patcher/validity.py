@@ -8,11 +8,14 @@ its indentation; code outside functions parses the whole file.
 from __future__ import annotations
 
 import ast
+import re
 import warnings
 from collections.abc import Callable, Iterator
 
 from .syntax import Source, Statement
 
+_MAY_WARN = re.compile(r"\\|\d[a-zA-Z_]")
+"""Invalid escapes and `1if x`: warnings about them are for the author, not for us."""
 _WRAPS: dict[str, tuple[str, str]] = {
     "elif_clause": ("if 0: pass\n", "\n pass"),
     "except_clause": ("try: pass\n", "\n pass"),
@@ -50,7 +53,7 @@ class Checker:
             high = source.line_end(statement.last_line)
         else:
             low, high = statement.start, statement.end
-        if low <= start and end <= high:
+        if low <= start and end <= high and "\n" not in new:
             text = source.slice(low, start) + new + source.slice(end, high)
             wrapped = self._wrap(statement, text)
             if wrapped is not None:
@@ -127,9 +130,9 @@ def _pieces(node: object) -> Iterator[str]:
 
 def _parse(text: str) -> ast.Module | None:
     try:
-        if "\\" not in text:
+        if not _MAY_WARN.search(text):
             return ast.parse(text)
-        with warnings.catch_warnings():  # invalid escapes in strings are not ours to report
+        with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             return ast.parse(text)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
@@ -150,7 +153,7 @@ def _same_form(statement: Statement) -> Callable[[ast.Module], bool]:
             return False
         only = tree.body[0]
         if not statement.is_header:
-            return not isinstance(only, _HEADERS)
+            return statement.own_lines or not isinstance(only, _HEADERS)
         return isinstance(only, _FORMS.get(statement.kind, _HEADERS)) and not _grown(only)
 
     return accept
