@@ -6,6 +6,9 @@ import time
 from collections.abc import Callable, Sequence
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
 from clover_engine.api import (
     CancelToken,
     ClozeFill,
@@ -21,8 +24,6 @@ from clover_engine.api import (
 from clover_engine.errors import EngineCrashed, EngineError, EngineUnavailable
 from clover_patcher.candidates import CandidateSource, Options
 from clover_patcher.types import Candidate, Location
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from .samples import CLASSES, SEARCH, locations, result, tree
 
