@@ -37,9 +37,8 @@ def main() -> None:
         PRESETS["nano"], hidden=128, layers=3, mlp=256, length=256, batch=8,
         noisy_context_rows=96, steps=args.steps, warmup=30,
     )  # fmt: skip
-    print(
-        "| variant | seed | diffusion | block 8 | block 16 | block 32 | AR |\n|---|---|---|---|---|---|---|"
-    )
+    print("| variant | seed | diffusion | block 8 | block 16 | block 32 | AR |")
+    print("|---|---|---|---|---|---|---|")
     for seed in range(1, args.seeds + 1):
         for name, switches in VARIANTS.items():
             folder = args.out / f"{name.replace(' ', '-')}-{seed}"

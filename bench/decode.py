@@ -20,7 +20,7 @@ from holes import Hole, holes
 
 from clover_engine.api import InfillRequest
 from clover_engine.embedded import EmbeddedEngine
-from clover_engine.local import default_checkpoint
+from clover_engine.local import checkpoint_path
 
 MODES: dict[str, dict[str, object]] = {
     "ar": {"mode": "ar"},
@@ -69,7 +69,7 @@ def run(engine: EmbeddedEngine, chosen: list[Hole]) -> dict[str, Row]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--holes", type=int, default=200)
-    parser.add_argument("--checkpoint", type=Path, default=default_checkpoint())
+    parser.add_argument("--checkpoint", type=Path, default=checkpoint_path())
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--json", type=Path)
     args = parser.parse_args()
@@ -81,10 +81,11 @@ def main() -> None:
     print("|---|---|---|---|---|---|")
     for name, row in rows.items():
         ratios = [a / b for a, b in zip(ar.times, row.times, strict=True)]
+        exact, same = 100 * row.exact / args.holes, 100 * row.same_as_ar / args.holes
+        wall = f"{sum(ar.times) / sum(row.times):.2f} (median pair {statistics.median(ratios):.2f})"
         print(
-            f"| {name} | {100 * row.exact / args.holes:.1f} % | {100 * row.same_as_ar / args.holes:.0f} %"
-            f" | {row.passes / row.tokens:.2f} | {1000 * statistics.median(row.times):.1f}"
-            f" | {sum(ar.times) / sum(row.times):.2f} (median pair {statistics.median(ratios):.2f}) |"
+            f"| {name} | {exact:.1f} % | {same:.0f} % | {row.passes / row.tokens:.2f} "
+            f"| {1000 * statistics.median(row.times):.1f} | {wall} |"
         )
     if args.json:
         args.json.write_text(json.dumps({n: vars(r) for n, r in rows.items()}, indent=1))

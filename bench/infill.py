@@ -16,13 +16,13 @@ from holes import holes
 
 from clover_engine.api import InfillRequest, Mode
 from clover_engine.embedded import EmbeddedEngine
-from clover_engine.local import default_checkpoint
+from clover_engine.local import checkpoint_path
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--holes", type=int, default=300)
-    parser.add_argument("--checkpoint", type=Path, default=default_checkpoint())
+    parser.add_argument("--checkpoint", type=Path, default=checkpoint_path())
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--mode", default="speculative")
     parser.add_argument("--show", type=int, default=0, help="print this many results")
@@ -46,9 +46,8 @@ def main() -> None:
         hit = 100 * sum(e for _, e in top) / len(top)
         print(f"precision at {share:.0%} coverage {hit:.1f} % (confidence ≥ {top[-1][0]:.2f})")
     times.sort()
-    print(
-        f"ms a hole, cold prefix: p50 {statistics.median(times):.0f}, p95 {times[int(0.95 * len(times))]:.0f}"
-    )
+    p95 = times[int(0.95 * len(times))]
+    print(f"ms a hole, cold prefix: p50 {statistics.median(times):.0f}, p95 {p95:.0f}")
 
 
 if __name__ == "__main__":

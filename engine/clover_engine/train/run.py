@@ -59,7 +59,7 @@ PRESETS = {
     "test": Preset(hidden=64, layers=3, mlp=96, length=128, batch=2, steps=20, warmup=2),
     "nano": Preset(),
     "h200": Preset(
-        hidden=384, layers=12, mlp=1024, length=1024, batch=96, noisy_context_rows=320,
+        hidden=384, layers=6, mlp=768, length=1024, batch=96, noisy_context_rows=320,
         steps=4500, warmup=150, workers=14,
     ),
 }  # fmt: skip
