@@ -64,21 +64,43 @@ class CloverConfig:
 
     def __post_init__(self) -> None:
         check = _Checker()
-        for name in ("vocab_size", "hidden_size", "num_attention_heads", "head_dim"):
+        kinds = {"int": int, "float": int | float, "bool": bool, "int | None": int | None}
+        for field in fields(self):
+            value, kind = getattr(self, field.name), str(field.type)
+            check(isinstance(value, kinds.get(kind, object)), f"{field.name} must be {kind}")
+        positive = ["vocab_size", "hidden_size", "num_attention_heads", "num_key_value_heads"]
+        if self.hybrid:
+            positive += ["linear_num_key_heads", "linear_num_value_heads"]
+            positive += ["linear_key_head_dim", "linear_value_head_dim"]
+        for name in [*positive, "head_dim"]:
             check(getattr(self, name) > 0, f"{name} must be positive")
         check(len(self.layer_types) > 0, "there are no layers")
         check(
-            self.num_attention_heads % max(self.num_key_value_heads, 1) == 0,
+            self.num_attention_heads % self.num_key_value_heads == 0,
             "num_attention_heads must be a multiple of num_key_value_heads",
         )
         check(set(self.layer_types) <= {"linear_attention", "full_attention"}, "unknown layer type")
-        if "linear_attention" in self.layer_types:
-            check(self.linear_num_key_heads > 0, "linear_num_key_heads must be positive")
+        check(
+            0 < self.rotary_dim <= self.head_dim and self.rotary_dim % 2 == 0,
+            "head_dim * partial_rotary_factor must be even and at most head_dim",
+        )
+        if self.hybrid:
             check(
-                self.linear_num_value_heads % max(self.linear_num_key_heads, 1) == 0,
+                self.linear_num_value_heads % self.linear_num_key_heads == 0,
                 "linear_num_value_heads must be a multiple of linear_num_key_heads",
             )
+            check(self.linear_conv_kernel_dim > 1, "linear_conv_kernel_dim must be at least 2")
         check(self.num_experts > 0 or self.intermediate_size > 0, "neither MLP nor experts given")
+        if self.num_experts:
+            check(
+                1 <= self.num_experts_per_tok <= self.num_experts,
+                "num_experts_per_tok must be 1..num_experts",
+            )
+            check(self.moe_intermediate_size > 0, "moe_intermediate_size must be positive")
+        check(
+            self.mask_token_id is None or 0 <= self.mask_token_id < self.vocab_size,
+            "mask_token_id must be a token of the vocabulary",
+        )
         check(1 <= self.block_size <= 32, "block_size must be 1..32")
 
     @property
@@ -119,6 +141,8 @@ class CloverConfig:
     @classmethod
     def from_hf(cls, data: dict[str, Any]) -> CloverConfig:
         """Builds the configuration from a Hugging Face `config.json` dictionary."""
+        if not isinstance(data, dict):
+            raise CheckpointError("config.json is no JSON object; fetch the checkpoint again")
         outer_tie = data.get("tie_word_embeddings")
         if isinstance(data.get("text_config"), dict):
             data = {"tie_word_embeddings": outer_tie, **data["text_config"]}
@@ -130,7 +154,7 @@ class CloverConfig:
                 return cls(**{**values, "layer_types": tuple(values["layer_types"])})
             if kind in _FAMILIES:
                 return cls(**_common(data), **_FAMILIES[kind](data), base_model_type=kind)
-        except (KeyError, TypeError) as error:
+        except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
             raise CheckpointError(
                 f"config.json of model type {kind!r} lacks or has a bad value for {error}; "
                 "use a complete checkpoint"
@@ -149,7 +173,8 @@ class _Checker:
 
 def _rope(data: dict[str, Any], default_partial: float) -> tuple[float, float]:
     rope = data.get("rope_parameters") or {}
-    kind = rope.get("rope_type", (data.get("rope_scaling") or {}).get("rope_type", "default"))
+    scaling = data.get("rope_scaling") or {}
+    kind = rope.get("rope_type", scaling.get("rope_type", scaling.get("type", "default")))
     if kind not in ("default", None):
         raise CheckpointError(f"RoPE scaling {kind!r} is not supported; use an unscaled checkpoint")
     theta = rope.get("rope_theta", data.get("rope_theta", 10_000.0))
@@ -157,24 +182,44 @@ def _rope(data: dict[str, Any], default_partial: float) -> tuple[float, float]:
     return float(theta), float(partial)
 
 
+def _positive(data: dict[str, Any], name: str) -> int:
+    value = data[name]
+    if not isinstance(value, int) or value < 1:
+        raise CheckpointError(f"config.json: {name} must be positive; use a complete checkpoint")
+    return value
+
+
+def _refuse_what_would_run_wrongly(data: dict[str, Any], types: list[str]) -> None:
+    first_sliding = data.get("max_window_layers", 28)
+    sliding = data.get("use_sliding_window") and not data.get("layer_types")
+    if "sliding_attention" in types or (sliding and first_sliding < len(types)):
+        raise CheckpointError("sliding-window layers are not supported; use a full-attention model")
+    if data.get("mlp_bias"):
+        raise CheckpointError("mlp_bias is not supported; use a model without it")
+    act = data.get("hidden_act", "silu")
+    if act not in ("silu", "swish"):
+        raise CheckpointError(f"activation {act!r} is not supported; use a model with silu")
+    if data.get("mlp_only_layers") or data.get("decoder_sparse_step", 1) != 1:
+        raise CheckpointError("mixed dense and expert layers are not supported; use another model")
+
+
 def _common(data: dict[str, Any]) -> dict[str, Any]:
-    heads = data["num_attention_heads"]
-    layers = data["num_hidden_layers"]
+    heads = _positive(data, "num_attention_heads")
+    layers = _positive(data, "num_hidden_layers")
     kind = str(data.get("model_type", "")).removesuffix("_text")
     gated = kind in ("qwen3_5_moe", "qwen3_5", "qwen3_next")
     theta, partial = _rope(data, 0.25 if gated else 1.0)
     interval = data.get("full_attention_interval", 4)
     hybrid = ["linear_attention" if (i + 1) % interval else "full_attention" for i in range(layers)]
     types = data.get("layer_types") or (hybrid if gated else ["full_attention"] * layers)
-    if "sliding_attention" in types:
-        raise CheckpointError("sliding-window layers are not supported; use a full-attention model")
+    _refuse_what_would_run_wrongly(data, types)
     return {
-        "vocab_size": data["vocab_size"],
-        "hidden_size": data["hidden_size"],
+        "vocab_size": _positive(data, "vocab_size"),
+        "hidden_size": _positive(data, "hidden_size"),
         "layer_types": tuple(types),
         "num_attention_heads": heads,
         "num_key_value_heads": data.get("num_key_value_heads") or heads,
-        "head_dim": data.get("head_dim") or data["hidden_size"] // heads,
+        "head_dim": data.get("head_dim") or _positive(data, "hidden_size") // heads,
         "rope_theta": theta,
         "partial_rotary_factor": partial,
         "rms_norm_eps": data.get("rms_norm_eps", 1e-6),
@@ -211,16 +256,10 @@ def _dense(data: dict[str, Any]) -> dict[str, Any]:
     return {"intermediate_size": data["intermediate_size"]}
 
 
-def _qwen3_next(data: dict[str, Any]) -> dict[str, Any]:
-    if data.get("mlp_only_layers") or data.get("decoder_sparse_step", 1) != 1:
-        raise CheckpointError("mixed dense and expert layers are not supported; use another model")
-    return _hybrid(data) | _experts(data)
-
-
 _FAMILIES = {
     "qwen3_5_moe": lambda d: _hybrid(d) | _experts(d),
     "qwen3_5": lambda d: _hybrid(d) | _dense(d),
-    "qwen3_next": _qwen3_next,
+    "qwen3_next": lambda d: _hybrid(d) | _experts(d),
     "qwen3": lambda d: _dense(d) | {"qk_norm": True},
     "qwen3_moe": lambda d: _experts(d) | {"qk_norm": True, "norm_topk_prob": d["norm_topk_prob"]},
     "qwen2": _dense,
