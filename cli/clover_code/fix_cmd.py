@@ -32,6 +32,7 @@ EXIT_CODES = """exit codes:
 """
 
 
+_INTERNAL = 70
 JSON_KEYS = (
     *("status", "exit_code", "patch", "file", "line", "applied", "candidates_tried"),
     *("candidates_passing", "rank", "seconds", "engine", "explanation", "notes", "error"),
@@ -89,6 +90,11 @@ def run(args: argparse.Namespace) -> int:
     except (PatcherError, EngineError) as exc:
         screen.clear()
         return _report_error(args, exc, time.monotonic() - started)
+    except Exception as exc:
+        screen.clear()
+        if args.json:
+            _print_error(exc, _INTERNAL, time.monotonic() - started)
+        raise  # for the main program, which knows how to report it
     except KeyboardInterrupt:
         screen.clear()
         print("clover-code fix: interrupted", file=sys.stderr)
@@ -147,14 +153,21 @@ def _interruptible() -> Iterator[None]:
 
 def _report_error(args: argparse.Namespace, exc: Exception, seconds: float) -> int:
     code = _exit_code(exc)
-    message = " ".join(str(exc).split())
-    print(f"clover-code fix: {message}", file=sys.stderr)
+    print(f"clover-code fix: {_one_line(exc)}", file=sys.stderr)
     if args.json:
-        found: dict[str, Any] = dict.fromkeys(JSON_KEYS)
-        found |= {"status": "error", "exit_code": code, "error": message, "applied": False}
-        found |= {"candidates_tried": 0, "candidates_passing": 0, "seconds": round(seconds, 3)}
-        print(json.dumps(found))
+        _print_error(exc, code, seconds)
     return code
+
+
+def _print_error(exc: Exception, code: int, seconds: float) -> None:
+    found: dict[str, Any] = dict.fromkeys(JSON_KEYS)
+    found |= {"status": "error", "exit_code": code, "error": _one_line(exc), "applied": False}
+    found |= {"candidates_tried": 0, "candidates_passing": 0, "seconds": round(seconds, 3)}
+    print(json.dumps(found | {"notes": []}))
+
+
+def _one_line(exc: Exception) -> str:
+    return " ".join(str(exc).split()) or type(exc).__name__
 
 
 def _exit_code(exc: Exception) -> int:

@@ -166,12 +166,12 @@ class _Repair:
         self.allowed = select_files(workspace.python_files, self.paths, self.check.argv)
         with ExitStack() as stack:
             runners = [stack.enter_context(self._runner(workspace, t)) for t in workspace.trees]
+            self._require_engine(wait=False)
             baseline, runners = self._baseline(runners)
+            self._require_engine(wait=False)
             locations = self._localise(workspace, baseline, runners[0])
             files = {path: workspace.read(path) for path in {at.path for at in locations}}
-            if self.engine:
-                self.tell("engine", "waiting for the model")
-                self.engine.require_ready()
+            self._require_engine()
             source = CandidateSource(files, locations, self.engine, self.cancel)
             self.notes = source.notes
             feed = Feed(source.batches(self.clock.end))
@@ -189,6 +189,13 @@ class _Repair:
         if feed.exhausted:
             return self._result("none_found", 1, error="no candidate makes the check pass")
         raise BudgetExceeded(f"the budget of {self.request.budget_s:g} s is spent")
+
+    def _require_engine(self, *, wait: bool = True) -> None:
+        """Raises the engine's error where it cannot be used; without `wait`, if that is known."""
+        if self.engine:
+            if wait:
+                self.tell("engine", "waiting for the model", left_s=self.clock.left_s)
+            self.engine.require_ready(wait=wait)
 
     def _baseline(self, runners: list[Runner]) -> tuple[Outcome, list[Runner]]:
         """The failure to repair, and the runners on which it shows reliably.

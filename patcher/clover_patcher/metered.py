@@ -48,9 +48,10 @@ class MeteredEngine:
         """Makes a small request in the background, so that the model loads meanwhile."""
         threading.Thread(target=self._warm_up, daemon=True).start()
 
-    def require_ready(self) -> Health:
-        """Waits for the answer to `warm_up`'s request. Raises what the engine raised."""
-        return self._health.result()
+    def require_ready(self, *, wait: bool = True) -> None:
+        """Raises what the engine raised to `warm_up`'s request; waits for its answer or not."""
+        if wait or self._health.done():
+            self._health.result()
 
     def infill(self, request: InfillRequest, cancel: CancelToken | None = None) -> InfillResult:
         return self._count(lambda: self._engine.infill(request, cancel or self._token))

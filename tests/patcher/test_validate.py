@@ -159,7 +159,7 @@ def test_the_meters_token_stops_a_call_without_one() -> None:
 def test_warming_up_reports_what_the_engine_raises() -> None:
     metered = MeteredEngine(FakeEngine(), CancelToken())
     metered.warm_up()
-    assert metered.require_ready().name == "fake"
+    metered.require_ready()
     assert metered.use.detail == "fake"
 
     class Broken(FakeEngine):
@@ -171,6 +171,7 @@ def test_warming_up_reports_what_the_engine_raises() -> None:
     with pytest.raises(CheckpointError):
         metered.require_ready()
     assert metered.use.detail == ""
+    MeteredEngine(Broken(), CancelToken()).require_ready(wait=False)
 
 
 def test_candidates_can_be_put_off_and_come_back() -> None:
