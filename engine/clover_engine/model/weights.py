@@ -140,7 +140,10 @@ class ShardWriter:
         size = tensor.element_size() * tensor.nelement()
         if self._shard and self._used + size > self.shard_bytes:
             self._flush()
-        self._shard[name] = tensor.detach().contiguous().cpu()
+        whole = tensor.detach().contiguous().cpu()
+        if whole.untyped_storage().nbytes() > size:  # safetensors refuses shared memory
+            whole = whole.clone()
+        self._shard[name] = whole
         self._used += size
 
     def finish(self, config: CloverConfig) -> None:
