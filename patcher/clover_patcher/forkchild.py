@@ -71,13 +71,6 @@ def _prepare_pytest(config: dict[str, Any]) -> None:
     import pytest
 
     extra = ["-p", "no:randomly", "-o", "cache_dir=" + config["cache_dir"]]
-    off = bool(os.environ.get("PYTEST_DISABLE_PLUGIN_AUTOLOAD"))
-    for module, name, option in (
-        ("xdist", "xdist", "-n0"),
-        ("pytest_cov", "pytest_cov", "--no-cov"),
-    ):
-        if not off and importlib.util.find_spec(module) and "no:" + name not in config["args"]:
-            extra.append(option)
     args = list(config["args"])
     at = args.index("--") if "--" in args else len(args)
     config["args"] = args[:at] + extra + args[at:]

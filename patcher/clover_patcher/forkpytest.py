@@ -46,7 +46,9 @@ class Plugin:
     # --- before the tests ---------------------------------------------------------------------
 
     @pytest.hookimpl(hookwrapper=True, tryfirst=True)
-    def pytest_load_initial_conftests(self) -> Generator[None, Any, None]:
+    def pytest_load_initial_conftests(self, early_config: Any) -> Generator[None, Any, None]:
+        if hasattr(early_config.known_args_namespace, "cov_source"):  # pytest-cov traces as we do
+            early_config.known_args_namespace.cov_source = []
         self._wait_at("conftest")
         if self.report is not None:
             self.report.switch("conftest", importing=True)
@@ -58,6 +60,11 @@ class Plugin:
             cause = getattr(error, "cause", None) or error.__cause__ or error
             said = self.child.describe(cause, cause.__traceback__)
             self.report.emit(e="error", id="", **said)
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_cmdline_main(self, config: Any) -> None:
+        if hasattr(config.option, "numprocesses"):  # pytest-xdist: tests run in this process
+            config.option.numprocesses, config.option.dist, config.option.tx = None, "no", []
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_collection(self, session: Any) -> None:

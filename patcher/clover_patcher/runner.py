@@ -228,7 +228,7 @@ class Runner:
         self._modules = tally.modules
         self.imported_outside = tuple(sorted(tally.outside))
         self._seconds = tally.seconds - tally.hung_seconds
-        drop_young_bytecode(self.worktree, self._born)
+        self._drop_young_bytecode(tally.loaded)
 
     def _run_candidate_whole(self) -> Outcome:
         job = Job(maxfail=1, texts=1, wall=self._whole_limit())
@@ -266,13 +266,14 @@ class Runner:
         if not tests:
             return
         job = self._failing_job(tests)
-        job.maxfail, job.write_bytecode, job.cpu = 0, True, None
+        job.maxfail, job.cpu = 0, None
+        job.modules = job.write_bytecode = True
         tally = self._tally()
         tally.add(self._ask(job), "")
         seen = {(f.nodeid, f.kind) for f in tally.failures.values()}
         self._alone = seen == {s for s in self._first.signature if s[0] not in self._hung}
         self._cpu = tally.cpu
-        drop_young_bytecode(self.worktree, self._born)
+        self._drop_young_bytecode(tally.loaded)
 
     def _warm_up(self) -> None:
         self._stems = {}
@@ -343,6 +344,14 @@ class Runner:
         with suppress(ServerLost):
             self._warm_up()
 
+    def _drop_young_bytecode(self, loaded: Iterable[str]) -> None:
+        """Forgets compiled forms of files that the check itself may have written."""
+        for path in loaded:
+            source = self.worktree / path
+            with suppress(OSError):
+                if source.stat().st_mtime >= self._born:
+                    drop_bytecode([source])
+
     @contextmanager
     def _edited(self, edits: Sequence[Edit]) -> Iterator[frozenset[str]]:
         """Writes the edits; restores the original bytes at the end."""
@@ -367,15 +376,6 @@ def drop_bytecode(sources: Iterable[Path]) -> None:
         pattern = f"{glob.escape(source.stem)}.*.pyc"
         for compiled in (source.parent / "__pycache__").glob(pattern):
             compiled.unlink(missing_ok=True)
-
-
-def drop_young_bytecode(root: Path, since: float) -> None:
-    """Forgets compiled forms of files that the check itself may have written."""
-    for compiled in root.rglob("__pycache__/*.pyc"):
-        source = compiled.parent.parent / (compiled.name.split(".")[0] + ".py")
-        with suppress(OSError):
-            if source.stat().st_mtime >= since:
-                compiled.unlink()
 
 
 def _lost(why: str) -> dict[str, object]:

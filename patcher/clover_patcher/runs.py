@@ -38,6 +38,8 @@ class Tally:
     hung_seconds: float = 0.0
     modules: list[str] = field(default_factory=list)
     outside: list[str] = field(default_factory=list)
+    loaded: list[str] = field(default_factory=list)
+    """Files of the worktree that were imported."""
     output: str = ""
     hangs: int = 0
 
@@ -61,6 +63,7 @@ class Tally:
                 stuck = event
             elif kind == "modules":
                 self.modules, self.outside = event["names"], event["outside"]
+                self.loaded = event["here"]
             elif kind == "exit":
                 ended = stuck is None
         if ended or (self.silent and not reply.timeout and reply.signal is None):

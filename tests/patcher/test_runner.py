@@ -390,3 +390,15 @@ def test_other_files_of_a_folder_are_not_collected_for_candidates(start: Start) 
     assert runner.run([_replace(runner, "calc.py", "a - b", "a * b")]).status == "failed"
     assert time.perf_counter() - started < 0.5
     assert runner.run([_replace(runner, "calc.py", "a - b", "a + b")]).status == "passed"
+
+
+def test_parallel_checks_run_in_one_process(start: Start) -> None:
+    pytest.importorskip("xdist")
+    files = {"calc.py": CALC, "test_calc.py": TESTS, "pytest.ini": "[pytest]\naddopts = -n 2\n"}
+    runner = start(files)
+    outcome = runner.baseline()
+    assert _kinds(outcome) == {"test_calc.py::test_add": "AssertionError"}
+    assert outcome.failures[0].frames == (Frame("test_calc.py", 9, "test_add"),)
+    assert runner.run([_replace(runner, "calc.py", "a - b", "a + b")]).status == "passed"
+    without = start({}, "-m pytest -q -o addopts= -p no:xdist -p no:cacheprovider")
+    assert _kinds(without.baseline()) == {"test_calc.py::test_add": "AssertionError"}
