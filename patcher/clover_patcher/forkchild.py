@@ -70,10 +70,9 @@ def prepare(config: dict[str, Any]) -> dict[str, Any]:
 def _prepare_pytest(config: dict[str, Any]) -> None:
     import pytest
 
-    extra = ["-p", "no:randomly", "-o", "cache_dir=" + config["cache_dir"]]
     args = list(config["args"])
     at = args.index("--") if "--" in args else len(args)
-    config["args"] = args[:at] + extra + args[at:]
+    config["args"] = [*args[:at], "-p", "no:randomly", *args[at:]]
     main = ModuleType("__main__")
     main.__file__ = os.path.join(os.path.dirname(pytest.__file__), "__main__.py")
     main.__spec__ = importlib.util.find_spec("pytest.__main__")

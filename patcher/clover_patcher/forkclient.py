@@ -146,7 +146,6 @@ class ForkServer:
             "worktree": str(options.worktree),
             "original_root": str(options.original_root) if options.original_root else None,
             "isolate": options.isolate,
-            "cache_dir": str(options.tmp / "pytest-cache"),
         }
         command = [
             check.interpreter or sys.executable,

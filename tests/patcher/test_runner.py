@@ -400,5 +400,5 @@ def test_parallel_checks_run_in_one_process(start: Start) -> None:
     assert _kinds(outcome) == {"test_calc.py::test_add": "AssertionError"}
     assert outcome.failures[0].frames == (Frame("test_calc.py", 9, "test_add"),)
     assert runner.run([_replace(runner, "calc.py", "a - b", "a + b")]).status == "passed"
-    without = start({}, "-m pytest -q -o addopts= -p no:xdist -p no:cacheprovider")
+    without = start({}, "-m pytest -q -o addopts= -p no:xdist -p no:cacheprovider --strict-config")
     assert _kinds(without.baseline()) == {"test_calc.py::test_add": "AssertionError"}
