@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import count
 
-from . import rules_expression, rules_names, rules_statement  # noqa: F401  (they register)
+from . import rules_expression, rules_names, rules_statement, rules_values  # noqa: F401
 from .names import Scopes
 from .rank import DEFAULT, ModelScore, Weights, ranked, unranked
 from .syntax import Source, Statement, load_source

@@ -84,6 +84,9 @@ def iterated(node: Node, site: Site) -> Iterator[Change]:
     if atom:
         for suffix in ("[1:]", "[:-1]", "[::-1]", "[:]", ".items()", ".values()", ".copy()"):
             yield change(right, text + suffix, "wrap", 0.3)
+        for index, name in enumerate(site.scope.local[:8]):
+            for suffix in (f"[{name}:]", f"[:{name}]"):
+                yield change(right, text + suffix, "slice", 1.0 / (2 + index))
 
 
 @expression_rule("return_statement", "expression_statement")

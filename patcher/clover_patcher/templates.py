@@ -36,6 +36,7 @@ PRIORS: dict[str, float] = {
     "slice": 0.04,
     "offset": 0.05,
     "wrap": 0.05,
+    "clamp": 0.02,
     "unwrap": 0.04,
     "drop": 0.04,
     "term": 0.04,
