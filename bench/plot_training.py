@@ -1,6 +1,6 @@
 """The loss curve of a training run, from its log.
 
-    python bench/plot_training.py RUN/train.jsonl docs/nano-loss.png
+python bench/plot_training.py RUN/train.jsonl docs/nano-loss.png
 """
 
 from __future__ import annotations
