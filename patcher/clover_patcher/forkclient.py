@@ -59,6 +59,8 @@ class Job:
     wall: float | None = None
     idle: float | None = None
     """No sign of life for this long ends the run."""
+    startup: float | None = None
+    """Replaces `idle` until the first test starts: importing may take longer than any test."""
     printing: bool = False
     """Output is a sign of life."""
     cpu: float | None = None

@@ -155,6 +155,7 @@ class _Watch:
         self.pid, self.read = pid, read
         self.wall: float | None = job["wall"]
         self.idle: float | None = job["idle"]
+        self.startup: float | None = job["startup"]
         self.graceful: bool = job["graceful"]
         self.output: str = job["output"] if job["printing"] else ""
         self.printed = 0
@@ -188,6 +189,8 @@ class _Watch:
         if part and self.size < _MAX_EVENT_BYTES:
             self.active = time.monotonic()
             self.data.append(part)
+            if self.startup and b'"e": "start"' in part:
+                self.startup = None
             self.size += len(part)
         return bool(part)
 
@@ -212,9 +215,8 @@ class _Watch:
             and not self._starved(self.wall, self.started)
         ):
             self.timeout = "wall"
-        elif self.idle and now - self.active >= self.idle:
-            if not self._printed() and not self._starved(self.idle, self.active):
-                self.timeout = "idle"
+        elif self._silent_for(self.startup or self.idle, now):
+            self.timeout = "idle"
         elif now - self.checked >= _POLL_S:
             self.checked = now
             if len(guard.descendants(4 * guard.MAX_PROCESSES)) > guard.MAX_PROCESSES:
@@ -232,7 +234,12 @@ class _Watch:
         waited = time.monotonic() - since
         state, cpu = guard.process_state(self.pid)
         computed = cpu - (self.active_cpu if since == self.active else 0.0)
-        return waited < 10 * limit and state in "RD" and computed < 0.4 * limit
+        return waited < 10 * limit and state in "RD" and computed < 0.25 * limit
+
+    def _silent_for(self, limit: float | None, now: float) -> bool:
+        if not limit or now - self.active < limit:
+            return False
+        return not self._printed() and not self._starved(limit, self.active)
 
     def _printed(self) -> bool:
         """Whether more output came since the last look, for checks that say nothing else."""

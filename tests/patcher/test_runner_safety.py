@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 import textwrap
 import time
@@ -272,6 +273,29 @@ def test_processes_end_with_the_runner(start: Start) -> None:
     marker = str(runner.worktree)
     assert _processes(marker)
     runner.close()
+    assert _gone(marker)
+
+
+def test_processes_end_when_their_user_is_killed(tmp_path: Path) -> None:
+    """Nobody is left to close anything: the server and what it runs notice by themselves."""
+    marker = str(tmp_path / "tree")
+    _write(Path(marker), {"test_a.py": "import time\n\n\ndef test_a():\n    time.sleep(60)\n"})
+    program = f"""\
+        from pathlib import Path
+        from clover_patcher.checks import Check
+        from clover_patcher.runner import Runner
+
+        tree = Path({marker!r})
+        check = Check.parse({f"{sys.executable} -m pytest"!r}, tree)
+        Runner(check, tree, timeout_s=50.0, tmp=tree.parent).baseline()
+        """
+    code = textwrap.dedent(program)
+    with subprocess.Popen([sys.executable, "-c", code]) as process:
+        end = time.monotonic() + 60
+        while len(_processes(marker)) < 3 and time.monotonic() < end:  # it, a server, a run
+            time.sleep(0.05)
+        assert len(_processes(marker)) >= 3
+        process.kill()
     assert _gone(marker)
 
 
