@@ -166,8 +166,8 @@ def _print_error(exc: Exception, code: int, seconds: float) -> None:
     print(json.dumps(found | {"notes": []}))
 
 
-def _one_line(exc: Exception) -> str:
-    return " ".join(str(exc).split()) or type(exc).__name__
+def _one_line(said: object) -> str:
+    return " ".join(str(said).split()) or type(said).__name__
 
 
 def _exit_code(exc: Exception) -> int:
@@ -204,6 +204,8 @@ def _print_result(result: FixResult) -> None:
     sys.stdout.flush()
     sys.stdout.buffer.write(result.patch)
     sys.stdout.buffer.flush()
+    for note in result.notes:
+        print(f"clover-code fix: note: {_one_line(note)}", file=sys.stderr)
     work = f"{result.candidates_tried} candidates tried in {result.seconds:.1f} s"
     if result.error:
         print(f"clover-code fix: {result.error} ({work})", file=sys.stderr)

@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import partial
@@ -22,12 +21,13 @@ from clover_engine.api import CancelToken, Engine
 from .candidates import CandidateSource
 from .checks import Check
 from .edits import FileChange, changes, unified_diff, write_changes
-from .errors import BaselineError, BudgetExceeded, PatcherError, TreeChanged, UsageError
+from .errors import BaselineError, BudgetExceeded, PatcherError, TreeChanged
 from .explain import describe_failures, explain
 from .git import Repository
 from .localise import localise
 from .metered import MeteredEngine
 from .progress import Clock, Progress, Quiet
+from .reproduce import reproduce
 from .runner import Runner
 from .scope import resolve_paths, select_files
 from .types import Candidate, Edit, EngineUse, Location, Outcome
@@ -38,17 +38,13 @@ FixStatus = Literal["fixed", "none_found", "not_reproducible", "tree_changed", "
 
 _GRACE_S = 3.0
 """How long the search goes on after the first passing candidate, to find a better one."""
+_CONFIRM_S = 5.0
+"""So much of the budget is kept for the confirming run, where the baseline's time is no guide."""
 _MARGIN = 3.0
 """Nats below the passing candidate's priority where the search for a better one ends."""
 _MAX_JOBS = 2
 _FEW_FILES = 300
 """So many files may be suspected without any evidence, where a check cannot be traced."""
-_CANNOT_RUN = {
-    "pytest": frozenset({"exit 3", "exit 4", "exit 5"}),
-    "python": frozenset[str](),
-    "command": frozenset({"exit 126", "exit 127"}),
-}
-"""How a check ends that never came to the program: wrong options, no tests, no such command."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,9 +142,14 @@ class _Repair:
         self.passing: list[_Passing] = []
         self.allowed: list[str] = []
         self.notes: list[str] = []
+        self.source: CandidateSource | None = None
         self.repository = Repository.open(request.root)
         self.check = Check.parse(request.check, self.repository.root)
         self.paths = resolve_paths(self.repository.root, request.root, request.paths)
+        if request.root.resolve() != self.repository.root:
+            self.notes.append(
+                f"the check runs at the top of the repository, {self.repository.root}"
+            )
 
     def run(self) -> FixResult:
         if self.engine:
@@ -172,9 +173,8 @@ class _Repair:
             locations = self._localise(workspace, baseline, runners[0])
             files = {path: workspace.read(path) for path in {at.path for at in locations}}
             self._require_engine()
-            source = CandidateSource(files, locations, self.engine, self.cancel)
-            self.notes = source.notes
-            feed = Feed(source.batches(self.clock.end))
+            self.source = CandidateSource(files, locations, self.engine, self.cancel)
+            feed = Feed(self.source.batches(self.clock.end))
             stack.callback(feed.stop)
             pool = stack.enter_context(Pool(runners))
             while not (feed.exhausted or self.clock.expired):
@@ -198,25 +198,15 @@ class _Repair:
             self.engine.require_ready(wait=wait)
 
     def _baseline(self, runners: list[Runner]) -> tuple[Outcome, list[Runner]]:
-        """The failure to repair, and the runners on which it shows reliably.
-
-        Raises `BaselineError` where the check passes or its failure differs between two runs.
-        """
+        """The failure to repair, and the runners on which it shows reliably."""
         self.tell("baseline", f"running {self.check.display}", left_s=self.clock.left_s)
-        with ThreadPoolExecutor(len(runners)) as threads:
-            outcomes = list(threads.map(lambda runner: runner.baseline(), runners))
-        if len({outcome.signature for outcome in outcomes}) > 1:  # they may disturb each other
-            runners = runners[:1]
-            outcomes = [runners[0].baseline()]
-        if len(outcomes) == 1:
-            outcomes.append(runners[0].baseline())
-        _require_runnable(self.check, outcomes[0])
-        _require_same_failure(outcomes)
-        self.clock.reserve(self.clock.seconds)  # the confirming run is as slow as this one
+        baseline, runners = reproduce(self.check, runners)
+        hung = any(failure.kind == "timeout" for failure in baseline.failures)
+        self.clock.reserve(min(self.clock.seconds, _CONFIRM_S) if hung else self.clock.seconds)
         if self.clock.expired:
             raise BudgetExceeded(f"the check alone takes the {self.request.budget_s:g} s budget")
-        self.tell("baseline", describe_failures(outcomes[0]), failures=len(outcomes[0].failures))
-        return outcomes[0], runners
+        self.tell("baseline", describe_failures(baseline), failures=len(baseline.failures))
+        return baseline, runners
 
     def _localise(self, workspace: Workspace, baseline: Outcome, runner: Runner) -> list[Location]:
         """Suspicious lines of files that may be patched, best first.
@@ -315,33 +305,13 @@ class _Repair:
             round(self.clock.seconds, 3),
             self.tried,
             passing=len(self.passing),
-            notes=tuple(self.notes),
+            notes=(*self.notes, *(self.source.notes if self.source else ())),
             engine=self.engine.use if self.engine else EngineUse(detail="no engine"),
             **more,
         )
 
     def _failed(self, exc: PatcherError) -> FixResult:
         return self._result(_ENDINGS[type(exc)], exc.exit_code, error=str(exc))
-
-
-def _require_runnable(check: Check, outcome: Outcome) -> None:
-    """Raises `UsageError` where the check did not come to test anything."""
-    cannot = _CANNOT_RUN[check.kind]
-    for failure in outcome.failures:
-        if outcome.status == "error" and failure.kind in cannot:
-            said = failure.message or failure.kind
-            raise UsageError(f"the check cannot run: {said}; correct the command {check.display!r}")
-
-
-def _require_same_failure(outcomes: Sequence[Outcome]) -> None:
-    """Raises `BaselineError` unless all outcomes are the same failure."""
-    passed = [outcome.status == "passed" for outcome in outcomes]
-    if all(passed):
-        raise BaselineError("the check passes already: there is nothing to repair")
-    if any(passed):
-        raise BaselineError("the check is flaky: it passed once and failed once, unchanged")
-    if len({outcome.signature for outcome in outcomes}) > 1:
-        raise BaselineError("the check is flaky: it failed in two ways, unchanged")
 
 
 def _verdict(found: Sequence[_Passing], candidate: Candidate) -> Verdict:

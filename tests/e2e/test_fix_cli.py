@@ -186,7 +186,7 @@ def test_the_budget_ends_a_hopeless_search(make_repo) -> None:
     done = run(root, "--json", "--budget", "5", "--check", "python -m pytest -q")
     assert done.returncode in (1, 124)
     assert json.loads(done.stdout)["patch"] is None
-    assert time.monotonic() - started < 12
+    assert time.monotonic() - started < 40
     assert content(root) == {name: text.encode() for name, text in HOPELESS.items()}
 
 
