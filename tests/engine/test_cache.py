@@ -274,6 +274,18 @@ def test_restore_goes_back_any_number_of_times(model: Clover) -> None:
         assert_same(model, cache, ids(7))
 
 
+def test_restore_ends_the_last_pass(model: Clover) -> None:
+    """The rows that `keep` could have undone are gone."""
+    cache = fresh(model, ids(7))
+    snap = cache.snapshot()
+    model(ids(5, seed=1), cache=cache)
+    cache.restore(snap)
+    for count in (1, 3, 5):
+        with pytest.raises(ValueError, match="keep"):
+            cache.keep(count)
+    assert_same(model, cache, ids(7))
+
+
 def test_a_snapshot_of_the_empty_cache(model: Clover) -> None:
     cache = Cache(model.config)
     snap = cache.snapshot()
