@@ -26,7 +26,7 @@ import statistics
 import sys
 import time
 import tokenize
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -35,13 +35,14 @@ from clover_engine.train.corpus import HELD_OUT
 from clover_patcher.candidates import CandidateSource, Options
 from clover_patcher.edits import apply_edits
 from clover_patcher.pool import Item
-from clover_patcher.rank import DEFAULT, Weights
+from clover_patcher.rank import DEFAULT
 from clover_patcher.types import Location
 
 PACKAGES = (
     "networkx", "pygments", "hatchling", "packaging", "tomlkit", "markdown_it", "yaml", "anyio",
     "identify", "sortedcontainers", "pyparsing", "virtualenv", "dateutil",
 )  # fmt: skip
+FITTED = ("prior", "scored_prior", "share", "total", "mean", "gain", "scored")
 _LIMIT = 3000
 _OPERATORS = ("+", "-", "*", "/", "//", "%", "<", "<=", ">", ">=", "==", "!=", "&", "|")
 _WORDS = ("and", "or", "not", "in", "is", "True", "False", "None")
@@ -162,47 +163,97 @@ def _other(token: tokenize.TokenInfo, tokens: list[tokenize.TokenInfo], rng: ran
     return rng.choice(same) if same else ""
 
 
-def rank(case: Case, engine: Engine | None, weights: Weights) -> tuple[int | None, list[Item]]:
-    """Place of the repair, and the candidates that were made until then."""
-    patience = 600.0 if engine else 0.0
-    options = Options(
-        weights=weights, first_wait_s=patience, wait_s=patience, answers_per_batch=10_000
-    )
-    where = [Location("a.py", line, 1.0) for line in case.lines]
-    source = CandidateSource({"a.py": case.broken}, where, engine, options=options)
-    goal, place = b"".join(case.original.split()), 0
-    for batch in source.batches(time.monotonic() + 600):
+def rank(case: Case, engine: Engine | None) -> int | None:
+    """Place of the repair among the candidates; None if it is not among them."""
+    place = 0
+    for batch in _source(case, engine, Options().answers_per_batch).batches(_later()):
         for candidate in batch:
             place += 1
-            if b"".join(apply_edits(case.broken, [candidate.edit]).split()) == goal:
-                return place, _items(source)
+            if _squeezed(apply_edits(case.broken, [candidate.edit])) == _squeezed(case.original):
+                return place
         if place >= _LIMIT:
             break
-    return None, _items(source)
+    return None
 
 
-def _items(source: CandidateSource) -> list[Item]:
-    seen = {id(i): i for holes in source.pool.holes.values() for i in holes.items}
-    return list(seen.values())
+def _source(case: Case, engine: Engine | None, answers: int) -> CandidateSource:
+    patience = 600.0 if engine else 0.0
+    options = Options(first_wait_s=patience, wait_s=patience, answers_per_batch=answers)
+    where = [Location("a.py", line, 1.0) for line in case.lines]
+    return CandidateSource({"a.py": case.broken}, where, engine, options=options)
 
 
-def report(rows: Iterable[tuple[str, int | None, int]]) -> None:
+def _later() -> float:
+    return time.monotonic() + 600
+
+
+def _squeezed(content: bytes) -> bytes:
+    return b"".join(content.split())
+
+
+def features(case: Case, engine: Engine) -> tuple[list[list[float]], int] | None:
+    """Every candidate's features after 24 questions, and which one is the repair, if any."""
+    source = _source(case, engine, answers=24)
+    batches = source.batches(_later())
+    next(batches)
+    rows, goal = [], None
+    for item in (i for holes in source.pool.holes.values() for i in holes.items):
+        if not source.pool.check(item):
+            continue
+        p = item.proposal
+        edit = item.source.edit(p.start, p.end, p.new)
+        if edit and _squeezed(apply_edits(case.broken, [edit])) == _squeezed(case.original):
+            goal = len(rows)
+        rows.append(_row(item))
+    batches.close()
+    return None if goal is None else (rows, goal)
+
+
+def _row(item: Item) -> list[float]:
+    """In the order of `FITTED`."""
+    prior, score = item.proposal.log_prior, item.score
+    if score is None:
+        return [prior, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0]
+    return [0.0, prior, score.share, score.logprob, score.mean, score.gain, 1.0]
+
+
+def fit(args: argparse.Namespace, engine: Engine) -> None:
+    """Weights that make the repairs of all cases most probable, by gradient descent."""
+    import numpy as np
+
+    found = [f for f in (features(case, engine) for case in cases(args)) if f is not None]
+    data = [(np.array(rows), goal) for rows, goal in found]
+    weights = np.array([getattr(DEFAULT, name) for name in FITTED])
+    for step in range(2000):
+        gradient, loss = 0.02 * weights, 0.0
+        for rows, goal in data:
+            scores = rows @ weights
+            p = np.exp(scores - scores.max())
+            p /= p.sum()
+            gradient = gradient + (p @ rows - rows[goal]) / len(data)
+            loss -= float(np.log(p[goal])) / len(data)
+        weights = weights - 0.02 * gradient
+        if step % 500 == 0:
+            print(f"step {step}: {loss:.3f} nats a case over {len(data)} cases")
+    print({name: round(float(w), 3) for name, w in zip(FITTED, weights, strict=True)})
+
+
+def report(rows: list[tuple[str, int | None]]) -> None:
     """One table line for each way of breaking, and one for all."""
-    rows = list(rows)
     groups = {"all": rows, **{how: [r for r in rows if r[0] == how] for how in _kinds(rows)}}
     print(f"{'broken':10} {'cases':>5} {'found':>6} {'MRR':>6} {'top1':>6} {'top10':>6} "
           f"{'top100':>6} {'median':>7}")  # fmt: skip
     for name, group in groups.items():
-        ranks = [r for _, r, _ in group if r is not None]
+        ranks = [r for _, r in group if r is not None]
         share = [sum(r <= k for r in ranks) / len(group) for k in (1, 10, 100)]
         mrr = sum(1 / r for r in ranks) / len(group)
-        middle = statistics.median([r if r is not None else math.inf for _, r, _ in group])
+        middle = statistics.median([r if r is not None else math.inf for _, r in group])
         print(f"{name:10} {len(group):5d} {len(ranks) / len(group):6.1%} {mrr:6.3f} "
               + " ".join(f"{s:6.1%}" for s in share) + f" {middle:7.0f}")  # fmt: skip
 
 
-def _kinds(rows: list[tuple[str, int | None, int]]) -> list[str]:
-    return sorted({how for how, _, _ in rows})
+def _kinds(rows: list[tuple[str, int | None]]) -> list[str]:
+    return sorted({how for how, _ in rows})
 
 
 def main() -> None:
@@ -212,6 +263,7 @@ def main() -> None:
     parser.add_argument("--lines", type=int, default=5)
     parser.add_argument("--docs", default="")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--fit", action="store_true", help="fit and print the weights")
     parser.add_argument("--misses", action="store_true", help="print the repairs not found")
     args = parser.parse_args()
     engine: Engine | None = None
@@ -219,15 +271,17 @@ def main() -> None:
         from clover_engine.local import LocalEngine
 
         engine = LocalEngine()
+    if args.fit:
+        if engine is None:
+            parser.error("--fit needs --engine local")
+        return fit(args, engine)
     rows, started = [], time.monotonic()
     for case in cases(args):
-        place, items = rank(case, engine, DEFAULT)
-        rows.append((case.how, place, len(items)))
-        if place is None and args.misses:
+        rows.append((case.how, rank(case, engine)))
+        if rows[-1][1] is None and args.misses:
             _show(case)
     report(rows)
-    made = statistics.mean(n for _, _, n in rows)
-    print(f"{made:.0f} candidates a case, {time.monotonic() - started:.0f} s, engine {args.engine}")
+    print(f"{time.monotonic() - started:.0f} s, engine {args.engine}, {args.lines} lines a case")
 
 
 def _show(case: Case) -> None:

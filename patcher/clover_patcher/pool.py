@@ -30,7 +30,7 @@ class Item:
     location: Location
     proposal: Proposal
     priority: float
-    logprob: float | None = None
+    score: ModelScore | None = None
     valid: bool | None = None
     """None until checked."""
     gone: bool = False
@@ -133,9 +133,9 @@ class CandidatePool:
 
     def score(self, item: Item, score: ModelScore) -> None:
         """Gives a candidate its real priority."""
+        item.score = score
         if item.gone or item.valid is False:
             return
-        item.logprob = score.logprob
         item.priority = ranked(
             item.location.score,
             item.proposal.log_prior,
@@ -227,7 +227,8 @@ def _candidate(item: Item) -> Candidate | None:
         high = source.line_end(source.line_of(max(p.start, p.end - 1)))
         text = source.slice(low, p.start) + p.new + source.slice(p.end, high)
     line = source.line_of(min(p.start, max(0, len(source.code) - 1)))
-    return Candidate(edit, line, p.kind, text, item.logprob, item.priority)
+    logprob = item.score.logprob if item.score else None
+    return Candidate(edit, line, p.kind, text, logprob, item.priority)
 
 
 def all_candidates(pool: CandidatePool) -> Iterator[Candidate]:

@@ -225,6 +225,10 @@ def subscript(node: Node, site: Site) -> Iterator[Change]:
     """The index moved by one, a slice for an index, the subscript removed, indices exchanged."""
     value = node.child_by_field_name("value")
     indices = node.children_by_field_name("subscript")
+    for first, second in zip(indices, indices[1:], strict=False):
+        middle = site.source.slice(first.end_byte, second.start_byte)
+        new = site.text(second) + middle + site.text(first)
+        yield Change(first.start_byte, second.end_byte, new, "index", 2.0)
     if value is None or len(indices) != 1:
         return
     index = indices[0]
