@@ -21,6 +21,7 @@ from .rank import model_scores
 from .types import EngineUse
 
 _CALL_S = 8.0
+_LEAST_WAIT_S = 0.02
 _CONTEXT = 20_000
 """Characters on each side of a hole that are handed to the engine; it keeps what it needs."""
 
@@ -176,7 +177,7 @@ class Questions:
         assert self._running is not None
         question, call = self._running
         try:
-            answer = call.result(max(0.0, until - time.monotonic()))
+            answer = call.result(max(_LEAST_WAIT_S, until - time.monotonic()))
         except FutureTimeout:
             return False
         except (EngineError, OSError) as exc:

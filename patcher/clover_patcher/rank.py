@@ -17,7 +17,7 @@ _FLOOR = 1e-3
 class Weights:
     """Factors of `priority`. All log-probabilities are in nats."""
 
-    location: float = 2.0
+    location: float = 2.5
     """× log of the line's suspiciousness."""
     prior: float = 1.0
     """× log of the template's share, while the model has not scored the line."""

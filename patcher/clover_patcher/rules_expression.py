@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from tree_sitter import Node
 
 from .names import is_expression
-from .syntax import Statement
+from .syntax import Statement, walk
 from .templates import Change, Site, change, expression_rule
 
 _ORDER = ("<", "<=", ">", ">=", "==", "!=")
@@ -52,9 +52,25 @@ def compare(node: Node, site: Site) -> Iterator[Change]:
             yield change(operator, other, "operator", 3.0 if _NEAR.get(text) == other else 1.0)
     if len(operands) == 2 and len(operators) == 1:
         yield from _exchange(operands[0], operands[1], site, "swap")
+        yield from _boundary(operators[0], operands[1], site)
     elif len(operands) == 3:
         yield Change(node.start_byte, operands[1].end_byte, _span(site, *operands[:2]), "drop")
         yield Change(node.start_byte, node.end_byte, _span(site, *operands[1:]), "drop")
+
+
+def _boundary(operator: Node, right: Node, site: Site) -> Iterator[Change]:
+    """Operator and bound changed together: `== 0` for `<= 1`."""
+    if site.text(operator) not in _ORDER or right.type != "integer":
+        return
+    try:
+        bound = int(site.text(right).replace("_", ""), 0)
+    except ValueError:
+        return
+    for other in _ORDER:
+        for value in (bound + 1, bound - 1):
+            if other != site.text(operator):
+                new = f"{other} {value}"
+                yield Change(operator.start_byte, right.end_byte, new, "boundary")
 
 
 @expression_rule("binary_operator")
@@ -136,14 +152,31 @@ def condition(node: Node, site: Site) -> Iterator[Change]:
         for index, other in enumerate(_other_conditions(site, text)[:12]):
             yield change(node, f"({text}) and {other}", "condition", 0.3 / (2 + index))
         return  # its operands are conditions themselves
+    for test in _presence(node, site):
+        joint = "or" if test.startswith("not ") or test.endswith("is None") else "and"
+        yield change(node, f"{test} {joint} {text}", "presence")
     for index, other in enumerate(_other_conditions(site, text)):
         weight = 1.0 / (2 + index)
         yield change(node, f"{text} and {other}", "condition", weight)
         yield change(node, f"{text} or {other}", "condition", weight)
+        yield change(node, f"{other} and {text}", "condition", weight / 2)
+        yield change(node, f"{other} or {text}", "condition", weight / 2)
         yield change(node, other, "condition", weight)
     if _lone_condition(node, site.statement):
         for constant in ("True", "False"):
             yield change(node, constant, "condition", 0.05)
+
+
+def _presence(node: Node, site: Site) -> list[str]:
+    """Tests that what the condition reaches into is there at all."""
+    owners: dict[str, None] = {}
+    for inner in walk(node):
+        field = {"attribute": "object", "subscript": "value"}.get(inner.type)
+        owner = inner.child_by_field_name(field) if field else None
+        if owner is not None and owner.type in ("identifier", "attribute"):
+            owners.setdefault(site.text(owner))
+    forms = ("{}", "not {}", "{} is None", "{} is not None")
+    return [form.format(owner) for owner in list(owners)[:4] for form in forms]
 
 
 def is_condition(node: Node) -> bool:

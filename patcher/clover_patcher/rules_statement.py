@@ -102,9 +102,24 @@ def given_back(node: Node, site: Site) -> Iterator[Change]:
     else:
         for word in ("return", "yield", "raise", "await", "yield from"):
             yield change(node, f"{word} {text}", "statement", 0.7 if word == "return" else 0.3)
+        yield from _call_as_assignment(node, value, site)
     for index, name in enumerate(site.scope.assigned[:12]):
         for operator in ("=", "+="):
             yield change(node, f"{name} {operator} {text}", "statement", 0.5 / (2 + index))
+
+
+def _call_as_assignment(node: Node, value: Node, site: Site) -> Iterator[Change]:
+    """`owner.method(x)` as `owner = x`."""
+    function = value.child_by_field_name("function") if value.type == "call" else None
+    arguments = value.child_by_field_name("arguments")
+    owner = function.child_by_field_name("object") if function is not None else None
+    if owner is None or arguments is None or len(arguments.named_children) != 1:
+        return
+    argument = site.text(arguments.named_children[0])
+    for operator, weight in (("=", 1.0), ("+=", 0.5), ("-=", 0.2), ("|=", 0.2)):
+        yield change(node, f"{site.text(owner)} {operator} {argument}", "statement", weight)
+    call_it = site.text(value)
+    yield change(node, f"{site.text(owner)} = {call_it}", "statement", 0.7)
 
 
 @statement_rule

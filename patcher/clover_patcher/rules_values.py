@@ -107,6 +107,11 @@ def _stands_alone(node: Node) -> bool:
 def _clamped(node: Node, text: str, site: Site) -> Iterator[Change]:
     """The value kept above or below another one."""
     others = [("0", 1.5), ("1", 0.3)]
+    parent = node.parent
+    if parent is not None and parent.type == "assignment":
+        target = parent.child_by_field_name("left")
+        if target is not None and target.type in ("identifier", "attribute", "subscript"):
+            others.insert(0, (site.text(target), 2.0))
     others += [(name, 1.0 / (2 + index)) for index, name in enumerate(site.scope.local[:8])]
     for other, weight in others:
         if other != text:

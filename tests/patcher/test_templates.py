@@ -56,6 +56,12 @@ def reached(broken: str, fixed: str, indent: str = "    ") -> bool:
         # operators and operands
         ("return total < limit", "return total <= limit"),
         ("return total < limit", "return limit < total"),
+        ("return len(found) == 0", "return len(found) <= 1"),
+        ("if graph.size: return 1", "if graph is None or graph.size: return 1"),
+        ("found.append(node)", "found = node"),
+        ("total = total + cost", "total = max(0, total + cost)"),
+        ("cost = cost + 1", "cost = max(cost, cost + 1)"),
+        ("return found[total, cost]", "return found[cost, total]"),
         ("return start == stop", "return start is stop"),
         ("return start in seen", "return start not in seen"),
         ("return 0 < total < limit", "return total < limit"),
