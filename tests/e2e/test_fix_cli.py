@@ -58,7 +58,7 @@ SHIPPED = (Path(clover_engine.__file__).parent / "weights/nano/config.json").exi
 
 def run(root: Path, *args: str, engine: str = "none") -> subprocess.CompletedProcess[bytes]:
     return subprocess.run(
-        [*COMMAND, "--engine", engine, *args], cwd=root, capture_output=True, timeout=240
+        [*COMMAND, "--engine", engine, *args], cwd=root, capture_output=True, timeout=300
     )
 
 
@@ -79,7 +79,7 @@ def test_every_broken_project_is_repaired(make_repo, name: str) -> None:
     root, card = make_repo.project(name)
     before = content(root)
     engine = "embedded" if SHIPPED else "none"
-    done = run(root, "--json", "--check", card["check"], engine=engine)
+    done = run(root, "--json", "--budget", "200", "--check", card["check"], engine=engine)
     result = json.loads(done.stdout)
     assert (done.returncode, result["status"], result["file"]) == (0, "fixed", card["path"]), result
     after = content(root)
