@@ -2,34 +2,40 @@
 
     python bench/decode.py [--holes 200] [--checkpoint DIR] [--json FILE]
 
-Every hole (a whole line of held-out code) is filled in every mode, in turn, from a warm prefix
-cache. `passes/token` counts forward passes after the prefill per generated token, the end of the
-hole included; `wall` is the ratio of AR's median time per hole to this mode's, over the same holes.
+Two workloads on held-out code: whole lines to fill in, and lines with a bug planted by
+`train.mutate` to repair (the wrong line is given; exact match = the true line came back). Every
+hole is filled in every mode, in turn, from a warm prefix cache. `passes/token` counts forward
+passes after the prefill per generated token, the end of the hole included; `wall` is AR's time over
+all holes divided by this mode's.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import re
 import statistics
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
+from random import Random
 
 from holes import Hole, holes
 
 from clover_engine.api import InfillRequest
 from clover_engine.embedded import EmbeddedEngine
 from clover_engine.local import checkpoint_path
+from clover_engine.train.mutate import mutate
 
 MODES: dict[str, dict[str, object]] = {
     "ar": {"mode": "ar"},
-    "speculative": {"mode": "speculative"},
+    "speculative": {"mode": "speculative", "block_size": 8},
     "threshold 0.9": {"mode": "threshold", "threshold": 0.9},
     "threshold 0.7": {"mode": "threshold", "threshold": 0.7},
     "threshold 0.5": {"mode": "threshold", "threshold": 0.5},
     "threshold 0.3": {"mode": "threshold", "threshold": 0.3},
-    "threshold 0.2": {"mode": "threshold", "threshold": 0.2},
+    "threshold 0.1": {"mode": "threshold", "threshold": 0.1},
+    "threshold 0.05": {"mode": "threshold", "threshold": 0.05},
 }
 
 
@@ -42,20 +48,32 @@ class Row:
     times: list[float] = field(default_factory=list)
 
 
-def request(hole: Hole, options: dict[str, object]) -> InfillRequest:
+def bug(hole: Hole) -> str | None:
+    """The hole's line with a bug in it, the same one every time."""
+    names = re.findall(r"[A-Za-z_]\w*", hole.prefix[-600:])
+    return mutate(hole.middle, names, Random(f"{hole.path}:{hole.line}"))
+
+
+def request(hole: Hole, options: dict[str, object], original: str | None) -> InfillRequest:
     return InfillRequest(
-        hole.prefix, hole.suffix, max_tokens=31, block_size=16, stop=("\n",), **options
-    )  # type: ignore[arg-type]
+        hole.prefix,
+        hole.suffix,
+        original=original,
+        max_tokens=31,
+        stop=("\n",),
+        **options,  # type: ignore[arg-type]
+    )
 
 
-def run(engine: EmbeddedEngine, chosen: list[Hole]) -> dict[str, Row]:
+def run(engine: EmbeddedEngine, chosen: list[Hole], repair: bool) -> dict[str, Row]:
     rows = {name: Row() for name in MODES}
     for hole in chosen:
-        engine.infill(request(hole, MODES["ar"]))
+        original = bug(hole) if repair else None
+        engine.infill(request(hole, MODES["ar"], original))  # the prefix is warm from here on
         texts = {}
         for name, options in MODES.items():
             began = time.perf_counter()
-            result = engine.infill(request(hole, options))
+            result = engine.infill(request(hole, options, original))
             row = rows[name]
             row.times.append(time.perf_counter() - began)
             texts[name] = result.choices[0].text
@@ -74,21 +92,30 @@ def main() -> None:
     parser.add_argument("--json", type=Path)
     args = parser.parse_args()
     engine = EmbeddedEngine.load(args.checkpoint, args.threads)
-    rows = run(engine, holes(args.holes))
+    print(f"{args.holes} holes each, {engine.model.parameter_count() / 1e6:.1f}M parameters")
+    found = {}
+    for name, repair in (("whole lines", False), ("repairs", True)):
+        chosen = [h for h in holes(3 * args.holes) if not repair or bug(h)][: args.holes]
+        rows = run(engine, chosen, repair)
+        table(name, rows, len(chosen))
+        found[name] = {mode: vars(row) for mode, row in rows.items()}
+    if args.json:
+        args.json.write_text(json.dumps(found, indent=1))
+
+
+def table(workload: str, rows: dict[str, Row], count: int) -> None:
     ar = rows["ar"]
-    print(f"{args.holes} whole-line holes, {engine.model.parameter_count() / 1e6:.1f}M parameters")
+    print(f"\n{workload}\n")
     print("| mode | exact match | same text as AR | passes/token | ms/hole | wall × AR |")
     print("|---|---|---|---|---|---|")
     for name, row in rows.items():
         ratios = [a / b for a, b in zip(ar.times, row.times, strict=True)]
-        exact, same = 100 * row.exact / args.holes, 100 * row.same_as_ar / args.holes
+        exact, same = 100 * row.exact / count, 100 * row.same_as_ar / count
         wall = f"{sum(ar.times) / sum(row.times):.2f} (median pair {statistics.median(ratios):.2f})"
         print(
             f"| {name} | {exact:.1f} % | {same:.0f} % | {row.passes / row.tokens:.2f} "
             f"| {1000 * statistics.median(row.times):.1f} | {wall} |"
         )
-    if args.json:
-        args.json.write_text(json.dumps({n: vars(r) for n, r in rows.items()}, indent=1))
 
 
 if __name__ == "__main__":

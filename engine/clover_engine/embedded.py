@@ -23,6 +23,7 @@ from clover_engine.api import (
 )
 from clover_engine.decode import autoregressive, cloze, diffusion, scoring, speculative
 from clover_engine.decode.common import Generated, Limits, Sampling, Start, Tally
+from clover_engine.decode.lookup import Lookup
 from clover_engine.errors import RequestError
 from clover_engine.model import Clover, load_model
 from clover_engine.prefill import PrefixCache
@@ -87,11 +88,17 @@ class EmbeddedEngine:
         for i in range(request.n):
             start = self._start(tokens, call)
             generator = torch.Generator().manual_seed(request.seed + i)
-            choices.append(self._text(self._decode(request, start, call, generator), stops))
+            out = self._decode(request, start, call, generator, tokens)
+            choices.append(self._text(out, stops))
         return InfillResult(tuple(choices), call.stats())
 
     def _decode(
-        self, request: InfillRequest, start: Start, call: _Call, generator: torch.Generator
+        self,
+        request: InfillRequest,
+        start: Start,
+        call: _Call,
+        generator: torch.Generator,
+        context: list[int],
     ) -> Generated:
         config = self.model.config
         clean = Sampling(request.temperature, request.top_p, self.ban_clean)
@@ -100,8 +107,10 @@ class EmbeddedEngine:
         if request.mode == "ar":
             return autoregressive.decode(*args, clean, call.tally, generator)
         if request.mode == "speculative":
+            original = self.tok.encode(request.original or "")
+            lookup = Lookup([*original, self.prompt.eom] if original else [], context)
             return speculative.decode(
-                *args, clean, call.tally, block_size=size, generator=generator
+                *args, clean, call.tally, block_size=size, lookup=lookup, generator=generator
             )
         block = Sampling(request.temperature, request.top_p, self.ban_block)
         threshold = config.threshold if request.threshold is None else request.threshold

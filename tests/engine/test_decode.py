@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from clover_engine.api import CancelToken
 from clover_engine.decode import autoregressive, cloze, diffusion, scoring, speculative
 from clover_engine.decode.common import Limits, Sampling, Start, Tally
+from clover_engine.decode.lookup import Lookup
 from clover_engine.errors import RequestCancelled
 from clover_engine.model import Cache, Clover, CloverConfig
 from clover_engine.prefill import PrefixCache
@@ -44,6 +45,7 @@ def start_from(model: Clover, prompt: list[int]) -> Start:
     return Start(cache, model.head(hidden[0, -1]))
 
 
+pytestmark = pytest.mark.usefixtures("one_thread")
 BANNED = torch.tensor([MASK])
 prompts = st.lists(st.integers(3, VOCAB - 1), min_size=1, max_size=12)
 kinds = st.sampled_from(["hybrid", "dense", "moe"])
@@ -58,18 +60,21 @@ kinds = st.sampled_from(["hybrid", "dense", "moe"])
     limit=st.integers(1, 24),
     threshold=st.sampled_from([0.0, 0.1, 0.3]),
     stop=st.booleans(),
+    original=st.none() | st.lists(st.integers(3, VOCAB - 1), max_size=8),
 )
 @torch.inference_mode()
 def test_greedy_speculation_equals_plain_decoding(
-    seed: int, kind: str, prompt: list[int], size: int, limit: int, threshold: float, stop: bool
-) -> None:
+    seed: int, kind: str, prompt: list[int], size: int, limit: int, threshold: float, stop: bool,
+    original: list[int] | None,
+) -> None:  # fmt: skip
     model = random_model(seed, kind)
     limits = Limits(limit, frozenset({EOM}) if stop else frozenset())
     greedy = Sampling(banned=BANNED)
     plain = autoregressive.decode(model, start_from(model, prompt), limits, greedy, Tally())
+    lookup = None if original is None else Lookup(original, prompt)
     fast = speculative.decode(
         model, start_from(model, prompt), limits, greedy, Tally(),
-        block_size=size, draft_threshold=threshold,
+        block_size=size, draft_threshold=threshold, lookup=lookup,
     )  # fmt: skip
     assert fast.tokens == plain.tokens
     assert fast.reason == plain.reason
@@ -308,3 +313,37 @@ def test_top_p_and_temperature_shape_the_distribution() -> None:
     sharp = Sampling(0.1).probabilities(logits)
     assert sharp[0] > 0.99
     assert Sampling(banned=torch.tensor([0])).probabilities(logits)[0] == 0
+
+
+def test_lookup_copies_the_replaced_text_first_then_the_context() -> None:
+    lookup = Lookup([5, 6, 7, 8], [9, 9, 5, 3, 4, 10, 11, 3])
+    assert lookup.draft([5], 3) == [6, 7, 8]
+    assert lookup.draft([5, 6, 9, 7], 5) == [8]
+    assert lookup.draft([4], 2) == [10, 11]  # the context ends in 3: the run is [3, 4]
+    assert lookup.draft([12], 2) == []
+    assert lookup.draft([], 2) == [] and lookup.draft([5], 0) == []
+
+
+@torch.inference_mode()
+def test_every_pass_yields_at_least_one_token_and_a_good_draft_more() -> None:
+    model = random_model(5)
+    limits, greedy = Limits(20), Sampling(banned=BANNED)
+    plain = autoregressive.decode(model, start_from(model, [3, 4]), limits, greedy, Tally())
+    told = Tally()
+    lookup = Lookup(plain.tokens, [3, 4])
+    out = speculative.decode(
+        model, start_from(model, [3, 4]), limits, greedy, told, block_size=8, lookup=lookup
+    )
+    assert out.tokens == plain.tokens
+    assert told.forward_passes < 19
+
+
+@pytest.mark.parametrize("drafted", [True, False])
+def test_a_draft_without_distribution_keeps_the_distribution_too(drafted: bool) -> None:
+    p = torch.tensor([[0.5, 0.3, 0.2], [0.1, 0.1, 0.8]], dtype=torch.float64)
+    generator, counts = torch.Generator().manual_seed(1), torch.zeros(3)
+    q = torch.tensor([[0.0, 1.0, 0.0]], dtype=torch.float64) if drafted else None
+    for _ in range(6000):
+        accepted, known, _ = speculative._accept([1], q, p, Sampling(1.0), generator)
+        counts[1 if accepted else known] += 1
+    assert torch.allclose(counts / 6000, p[0].float(), atol=0.025)
