@@ -42,7 +42,7 @@ PACKAGES = (
     "networkx", "pygments", "hatchling", "packaging", "tomlkit", "markdown_it", "yaml", "anyio",
     "identify", "sortedcontainers", "pyparsing", "virtualenv", "dateutil",
 )  # fmt: skip
-FITTED = ("prior", "scored_prior", "share", "total", "mean", "gain", "scored")
+FITTED = ("prior", "scored_prior", "share", "gain", "scored")
 _LIMIT = 3000
 _OPERATORS = ("+", "-", "*", "/", "//", "%", "<", "<=", ">", ">=", "==", "!=", "&", "|")
 _WORDS = ("and", "or", "not", "in", "is", "True", "False", "None")
@@ -213,8 +213,8 @@ def _row(item: Item) -> list[float]:
     """In the order of `FITTED`."""
     prior, score = item.proposal.log_prior, item.score
     if score is None:
-        return [prior, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0]
-    return [0.0, prior, score.share, score.logprob, score.mean, score.gain, 1.0]
+        return [prior, 0.0, 0.0, 0.0, 0.0]
+    return [0.0, prior, score.share, score.gain, 1.0]
 
 
 def fit(args: argparse.Namespace, engine: Engine) -> None:
@@ -223,6 +223,9 @@ def fit(args: argparse.Namespace, engine: Engine) -> None:
 
     found = [f for f in (features(case, engine) for case in cases(args)) if f is not None]
     data = [(np.array(rows), goal) for rows, goal in found]
+    plain = [rows[:, 0] + rows[:, 1] for rows, _ in data]
+    alone = [np.log(np.exp(p - p[goal]).sum()) for p, (_, goal) in zip(plain, data, strict=True)]
+    print(f"templates alone: {np.mean(alone):.3f} nats a case over {len(data)} cases")
     weights = np.array([getattr(DEFAULT, name) for name in FITTED])
     for step in range(2000):
         gradient, loss = 0.02 * weights, 0.0
@@ -234,7 +237,7 @@ def fit(args: argparse.Namespace, engine: Engine) -> None:
             loss -= float(np.log(p[goal])) / len(data)
         weights = weights - 0.02 * gradient
         if step % 500 == 0:
-            print(f"step {step}: {loss:.3f} nats a case over {len(data)} cases")
+            print(f"step {step}: {loss:.3f} nats a case")
     print({name: round(float(w), 3) for name, w in zip(FITTED, weights, strict=True)})
 
 

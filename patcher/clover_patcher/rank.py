@@ -21,22 +21,17 @@ class Weights:
     """× log of the line's suspiciousness."""
     prior: float = 1.0
     """× log of the template's share, while the model has not scored the line."""
-    scored_prior: float = 0.5
+    scored_prior: float = 0.6
     """× the same once it has."""
-    share: float = 0.5
+    share: float = 0.15
     """× log of the candidate's part of the line's probability over all its candidates."""
-    total: float = 0.0
-    """× log-probability of the whole new line."""
-    mean: float = 0.3
-    """× log-probability of the new line scaled to a line of 30 bytes."""
-    gain: float = 0.1
+    gain: float = 0.15
     """× log of how much likelier the new line is than the present one."""
-    scored: float = 0.5
-    """Added once a candidate is scored: the model's word makes it surer."""
+    scored: float = 0.0
+    """Added once a candidate is scored: whether the model's word makes it surer."""
 
 
 DEFAULT = Weights()
-_TYPICAL = 30.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +41,6 @@ class ModelScore:
     logprob: float
     share: float
     """log of this content's part of the probability of all the line's known contents."""
-    mean: float
     gain: float
 
 
@@ -63,8 +57,6 @@ def ranked(
         weights.location * math.log(max(location, _FLOOR))
         + weights.scored_prior * log_prior
         + weights.share * score.share
-        + weights.total * score.logprob
-        + weights.mean * score.mean
         + weights.gain * score.gain
         + weights.scored
     )
@@ -79,9 +71,7 @@ def model_scores(logprobs: Mapping[str, float], original: str) -> dict[str, Mode
     norm = top + math.log(sum(math.exp(value - top) for value in others))
     present = logprobs.get(original, norm)
     return {
-        text: ModelScore(
-            value, value - norm, _TYPICAL * value / (len(text.encode()) + 1), value - present
-        )
+        text: ModelScore(value, value - norm, value - present)
         for text, value in logprobs.items()
         if text != original
     }

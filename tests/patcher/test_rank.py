@@ -35,7 +35,7 @@ def test_nothing_scored_gives_nothing() -> None:
 
 @given(st.floats(0.01, 1), st.floats(0.01, 1), st.floats(-10, 0))
 def test_suspicious_lines_rank_higher(first: float, second: float, prior: float) -> None:
-    score = ModelScore(-3.0, -1.0, -5.0, 2.0)
+    score = ModelScore(-3.0, -1.0, 2.0)
     if first < second:
         assert unranked(first, prior) <= unranked(second, prior)
         assert ranked(first, prior, score) <= ranked(second, prior, score)
@@ -47,8 +47,8 @@ def test_likelier_lines_rank_higher() -> None:
 
 
 def test_weights_are_factors() -> None:
-    weights = Weights(0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 0.0)
-    assert ranked(0.5, -5.0, ModelScore(-3.0, -1.5, -5.0, 2.0), weights) == -1.5
+    weights = Weights(location=0, prior=0, scored_prior=0, share=1, gain=2, scored=3)
+    assert ranked(0.5, -5.0, ModelScore(-3.0, -1.5, 2.0), weights) == 5.5
 
 
 def test_a_location_without_suspicion_is_finite() -> None:
