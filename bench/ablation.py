@@ -1,6 +1,10 @@
 """What the parts of a block row are worth: small models trained alike, one part taken away each.
 
-    python bench/ablation.py --data DIR --out DIR [--steps 400] [--seeds 1]
+    python bench/ablation.py --data DIR --out DIR [--steps 300] [--seeds 1]
+    python bench/ablation.py --data DIR --out DIR --trained RUN
+
+The second form takes the parts away from a finished `nano` run instead, without training again:
+what that model has come to rely on.
 
 Parts: the history unit in the softmax (a_i = -10⁴ takes it away), the convolution's right branch
 (kept at 0), the block-size calibration (γ kept at 0). Same data, same steps, same seed. Losses are
@@ -15,7 +19,7 @@ from pathlib import Path
 
 import torch
 
-from clover_engine.train.run import PRESETS, Run
+from clover_engine.train.run import PRESETS, Run, apply_ablation
 
 VARIANTS: dict[str, dict[str, bool]] = {
     "all parts": {},
@@ -29,8 +33,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--steps", type=int, default=400)
+    parser.add_argument("--steps", type=int, default=300)
     parser.add_argument("--seeds", type=int, default=1)
+    parser.add_argument("--trained", type=Path, help="folder of a finished run of preset nano")
     args = parser.parse_args()
     torch.set_num_threads(1)
     base = replace(
@@ -39,6 +44,12 @@ def main() -> None:
     )  # fmt: skip
     print("| variant | seed | diffusion | block 8 | block 16 | block 32 | AR |")
     print("|---|---|---|---|---|---|---|")
+    if args.trained:
+        for name, switches in VARIANTS.items():
+            run = Run(args.data, args.trained, PRESETS["nano"], "cpu")
+            apply_ablation(run.model, replace(PRESETS["nano"], **switches))
+            report(name, 0, run)
+        return
     for seed in range(1, args.seeds + 1):
         for name, switches in VARIANTS.items():
             folder = args.out / f"{name.replace(' ', '-')}-{seed}"

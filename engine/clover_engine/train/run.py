@@ -106,13 +106,13 @@ def init_weights(model: Clover, layers: int) -> None:
 def apply_ablation(model: Clover, p: Preset) -> None:
     """Freezes the parts that an ablation switches off at values that take them away."""
     for name, param in model.named_parameters():
-        if not p.history_unit and name.endswith("history.score.bias"):
-            param.data.fill_(-1e4)
         off = (
             (not p.history_unit and ".history.score" in name)
             or (not p.right_branch and name.endswith("conv1d.right"))
             or (not p.calibration and name.endswith("history.calibration"))
         )
+        if off:
+            param.data.fill_(-1e4 if name.endswith("history.score.bias") else 0.0)
         param.requires_grad_(not off)
 
 
