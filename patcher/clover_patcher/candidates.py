@@ -31,6 +31,8 @@ class Options:
     """How long the first batch waits for the engine; later ones wait `wait_s`."""
     wait_s: float = 0.25
     answers_per_batch: int = 2
+    hedge: int = 4
+    """With an engine, every so many-th candidate ignores the model: a wrong model costs little."""
     ask: AskOptions = field(default_factory=AskOptions)
     weights: Weights = DEFAULT
 
@@ -98,13 +100,19 @@ class CandidateSource:
 
     def _batch(self, questions: Questions, deadline: float) -> list[Candidate]:
         batch: list[Candidate] = []
+        hedge = self._options.hedge
         while len(batch) < self._options.batch and time.monotonic() < deadline:
             best, bound = self.pool.best, self.pool.bound
             if bound is not None and (best is None or best < bound):
                 for holes in self.pool.open_line():
                     questions.plan(holes)
-            elif (candidate := self.pool.take()) is not None:
+            elif (candidate := self._take(hedged=len(batch) % hedge == hedge - 1)) is not None:
                 batch.append(candidate)
             else:
                 break
         return batch
+
+    def _take(self, *, hedged: bool) -> Candidate | None:
+        if hedged and self._engine is not None:
+            return self.pool.take_plain() or self.pool.take()
+        return self.pool.take()

@@ -64,6 +64,8 @@ class CandidatePool:
         self.holes: dict[HoleKey, HoleItems] = {}
         self._weights = weights
         self._heap: list[tuple[float, int, Item]] = []
+        self._plain: list[tuple[float, int, Item]] = []
+        """The same items in the order of templates and locations, whatever the model says."""
         self._order = count()
         self._seen: set[tuple[str, int, int, bytes]] = set()
         self._meanings: set[tuple[str, str]] = set()
@@ -117,6 +119,16 @@ class CandidatePool:
                 return candidate
         return None
 
+    def take_plain(self) -> Candidate | None:
+        """The best candidate in the order that templates and locations give, or None."""
+        while self._plain:
+            item = heapq.heappop(self._plain)[2]
+            if not item.gone and self.check(item):
+                item.gone = True
+                if (candidate := _candidate(item)) is not None:
+                    return candidate
+        return None
+
     def check(self, item: Item) -> bool:
         """Whether the item parses, changes something, and is new."""
         if item.valid is None:
@@ -166,6 +178,7 @@ class CandidatePool:
                 self.holes[key] = holes
             holes.items.append(item)
         self._push(item)
+        heapq.heappush(self._plain, (-priority, next(self._order), item))
         return item
 
     def _is_new(self, item: Item) -> bool:
