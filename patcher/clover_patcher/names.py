@@ -69,6 +69,8 @@ class Scopes:
         self._source = source
         self._made: dict[int, Scope] = {}
         self._file = _Seen(source, [source.tree.root_node])
+        self._module = _module_names(source)
+        self._defined = _defined(source)
 
     def at(self, statement: Statement, line: int) -> Scope:
         """What is in scope at the statement; names that stand near the line come first."""
@@ -98,8 +100,8 @@ class Scopes:
             walker = walker.function
         near = _Seen(self._source, outer[:1]) if outer else self._file
         around = [_Seen(self._source, [node]) for node in outer[1:]]
-        module = _module_names(self._source)
-        called = _ordered(near.functions, self._file.functions, _defined(self._source))
+        module = self._module
+        called = _ordered(near.functions, self._file.functions, self._defined)
         known = set(module) | set(called) | _BUILTINS
         bound = set(near.assigned).union(*(seen.assigned for seen in around))
         local = [

@@ -11,6 +11,7 @@ from itertools import count
 from . import rules_expression, rules_names, rules_statement, rules_values  # noqa: F401
 from .names import Scopes
 from .rank import DEFAULT, ModelScore, Weights, ranked, unranked
+from .rules_syntax import propose_syntax
 from .syntax import Source, Statement, load_source
 from .templates import PRIORS, Hole, Proposal, Site, fill_hole, propose
 from .types import Candidate, Location
@@ -26,7 +27,7 @@ class Item:
     """One proposal on its way to being a candidate."""
 
     source: Source
-    statement: Statement
+    statement: Statement | None
     location: Location
     proposal: Proposal
     priority: float
@@ -43,7 +44,7 @@ class HoleItems:
 
     key: HoleKey
     source: Source
-    statement: Statement
+    statement: Statement | None
     location: Location
     hole: Hole
     items: list[Item] = field(default_factory=list)
@@ -87,6 +88,10 @@ class CandidatePool:
             self._scopes[location.path] = Scopes(source)
         scopes = self._scopes[location.path]
         known = set(self.holes)
+        if self._checker(source).broken:
+            for proposal in propose_syntax(source, location.line):
+                self._add(source, None, location, proposal)
+            return [holes for key, holes in self.holes.items() if key not in known]
         for statement in source.on_line(location.line):
             site = Site(source, statement, scopes.at(statement, location.line), location.line)
             for proposal in propose(site):
@@ -166,7 +171,11 @@ class CandidatePool:
         return source
 
     def _add(
-        self, source: Source, statement: Statement, location: Location, proposal: Proposal
+        self,
+        source: Source,
+        statement: Statement | None,
+        location: Location,
+        proposal: Proposal,
     ) -> Item:
         priority = unranked(location.score, proposal.log_prior, self._weights)
         item = Item(source, statement, location, proposal, priority)
@@ -181,6 +190,11 @@ class CandidatePool:
         heapq.heappush(self._plain, (-priority, next(self._order), item))
         return item
 
+    def _checker(self, source: Source) -> Checker:
+        if source.path not in self._checkers:
+            self._checkers[source.path] = Checker(source)
+        return self._checkers[source.path]
+
     def _is_new(self, item: Item) -> bool:
         p = item.proposal
         key = (item.source.path, *changed_region(item.source.code, p.start, p.end, p.new))
@@ -190,9 +204,9 @@ class CandidatePool:
         return True
 
     def _means_something(self, item: Item) -> bool:
-        checker = self._checkers.setdefault(item.source.path, Checker(item.source))
+        checker = self._checker(item.source)
         p = item.proposal
-        if p.hole is not None and p.hole.inserts:
+        if p.hole is not None and p.hole.inserts and not checker.broken:
             return checker.stands_alone(plain_fill(p), p.hole.inside, p.hole.in_loop)
         meaning = checker.meaning(item.statement, p.start, p.end, p.new)
         if meaning is None or (item.source.path, meaning) in self._meanings:

@@ -54,6 +54,7 @@ PRIORS: dict[str, float] = {
     "insert": 0.09,
     "cloze": 0.10,
     "line": 0.05,
+    "syntax": 1.0,
     "enclose": 0.02,
 }
 """How often a one-line repair is of each kind; need not sum to one."""
@@ -185,7 +186,7 @@ def propose(site: Site) -> list[Proposal]:
     found = [_proposal(site, c) for c in _expression_changes(site)]
     for rule in _STATEMENT:
         found.extend(rule(site))
-    return _with_priors(found)
+    return prioritised(found)
 
 
 def _expression_changes(site: Site) -> Iterator[Change]:
@@ -209,7 +210,8 @@ def _proposal(site: Site, c: Change) -> Proposal:
     return Proposal(c.start, c.end, c.new, c.kind, c.weight, hole, fill)
 
 
-def _with_priors(found: list[Proposal]) -> list[Proposal]:
+def prioritised(found: list[Proposal]) -> list[Proposal]:
+    """Gives each proposal its kind's probability times its share of it; best first."""
     totals: dict[str, float] = defaultdict(float)
     for proposal in found:
         totals[proposal.kind] += proposal.weight

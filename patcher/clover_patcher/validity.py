@@ -42,12 +42,16 @@ class Checker:
 
     def __init__(self, source: Source) -> None:
         self._source = source
+        self.broken = _parse(source.slice(0, len(source.code))) is None
+        """Whether the file does not parse as it is; then only the whole file can be judged."""
         self._known: dict[int, str | None] = {}
         self._whole: dict[int, str | None] = {}
 
-    def meaning(self, statement: Statement, start: int, end: int, new: str) -> str | None:
+    def meaning(self, statement: Statement | None, start: int, end: int, new: str) -> str | None:
         """What the statement means after the edit; None if broken or the same as before."""
         source = self._source
+        if statement is None or self.broken:
+            return self._by_unit(None, start, end, new)
         if statement.own_lines:
             low = source.content_start(statement.first_line)
             high = source.line_end(statement.last_line)
@@ -62,7 +66,10 @@ class Checker:
                     return self._unless_same(statement, low, high, meaning)
                 if not statement.is_header:
                     return None
-        return self._by_function(statement, start, end, new)
+        unit = statement.function or (statement if statement.is_definition else None)
+        while unit is not None and unit.function is not None:
+            unit = unit.function
+        return self._by_unit(unit, start, end, new)
 
     @staticmethod
     def stands_alone(text: str, inside: bool, in_loop: bool) -> bool:
@@ -85,11 +92,9 @@ class Checker:
         before, after = _WRAPS.get(statement.kind, ("", "\n pass"))
         return f"{before}{text}{after}"
 
-    def _by_function(self, statement: Statement, start: int, end: int, new: str) -> str | None:
+    def _by_unit(self, unit: Statement | None, start: int, end: int, new: str) -> str | None:
+        """The same for an outermost function, or the whole file."""
         source = self._source
-        unit = statement.function or (statement if statement.is_definition else None)
-        while unit is not None and unit.function is not None:
-            unit = unit.function
         low, high = 0, len(source.code)
         if unit is not None:
             low = source.line_start(unit.first_line)

@@ -211,3 +211,32 @@ def _source(content: bytes) -> Source:
     source = load_source("a.py", content)
     assert source is not None
     return source
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong"),
+    [
+        (b"    while queue and len(found) < limit:", b"    while queue and len(found) < limit"),
+        (b"queue.append(child)", b"queue.append(child"),
+        (b"for child in graph", b"for child graph"),
+        (b"for child in graph", b"fro child in graph"),
+        (b"found, queue, seen = [], [start], set()", b"found, queue, seen = [], [start, set()"),
+        (b"        found.append(node)\n", b"          found.append(node)\n"),
+        (b"            if child in seen:\n", b"            else if child in seen:\n"),
+        (b"            if child in seen:\n", b"            if child in seen:;\n"),
+    ],
+)
+def test_files_that_do_not_parse(right: bytes, wrong: bytes) -> None:
+    content = HEAD.replace(right, wrong)
+    line = content[: content.index(wrong)].count(b"\n") + 1
+    results = [result(content, c) for c in candidates(content, line)]
+    assert len(set(results)) == len(results)
+    for after in results:
+        tree(after)
+    if b"else" not in wrong:
+        assert tree(HEAD) in [tree(after) for after in results]
+
+
+def test_other_lines_of_files_that_do_not_parse_give_nothing() -> None:
+    content = HEAD.replace(b"queue.append(child)", b"queue.append(child")
+    assert candidates(content, 4) == []
