@@ -42,7 +42,7 @@ PACKAGES = (
     "networkx", "pygments", "hatchling", "packaging", "tomlkit", "markdown_it", "yaml", "anyio",
     "identify", "sortedcontainers", "pyparsing", "virtualenv", "dateutil",
 )  # fmt: skip
-FITTED = ("prior", "scored_prior", "share", "gain", "scored")
+FITTED = ("prior", "scored_prior", "centred")
 _LIMIT = 3000
 _OPERATORS = ("+", "-", "*", "/", "//", "%", "<", "<=", ">", ">=", "==", "!=", "&", "|")
 _WORDS = ("and", "or", "not", "in", "is", "True", "False", "None")
@@ -213,8 +213,8 @@ def _row(item: Item) -> list[float]:
     """In the order of `FITTED`."""
     prior, score = item.proposal.log_prior, item.score
     if score is None:
-        return [prior, 0.0, 0.0, 0.0, 0.0]
-    return [0.0, prior, score.share, score.gain, 1.0]
+        return [prior, 0.0, 0.0]
+    return [0.0, prior, score.centred]
 
 
 def fit(args: argparse.Namespace, engine: Engine) -> None:

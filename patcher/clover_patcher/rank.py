@@ -1,7 +1,8 @@
 """How promising a candidate is: a linear model over location, template and language model.
 
-The weights come from `bench/rank.py`, which hides a known repair among all candidates of a
-mutated function and looks where it is ranked.
+The model only reorders the contents of one hole: what it says is taken relative to the hole's
+median content and within bounds, so that a line as a whole neither gains nor loses by having been
+scored, and a small model cannot bury a candidate. `bench/rank.py` measures and fits the weights.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from statistics import median
 
 _FLOOR = 1e-3
 
@@ -21,17 +23,14 @@ class Weights:
     """× log of the line's suspiciousness."""
     prior: float = 1.0
     """× log of the template's share, while the model has not scored the line."""
-    scored_prior: float = 0.6
+    scored_prior: float = 1.0
     """× the same once it has."""
-    share: float = 0.15
-    """× log of the candidate's part of the line's probability over all its candidates."""
-    gain: float = 0.15
-    """× log of how much likelier the new line is than the present one."""
-    scored: float = 0.0
-    """Added once a candidate is scored: whether the model's word makes it surer."""
+    centred: float = 0.2
+    """× how much likelier the content is than the hole's median content."""
 
 
 DEFAULT = Weights()
+BOUND = 4.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,9 +38,8 @@ class ModelScore:
     """What the model says about one content of a line."""
 
     logprob: float
-    share: float
-    """log of this content's part of the probability of all the line's known contents."""
-    gain: float
+    centred: float
+    """Above the median of the hole's scored contents, at most `BOUND` nats from it."""
 
 
 def unranked(location: float, log_prior: float, weights: Weights = DEFAULT) -> float:
@@ -56,22 +54,17 @@ def ranked(
     return (
         weights.location * math.log(max(location, _FLOOR))
         + weights.scored_prior * log_prior
-        + weights.share * score.share
-        + weights.gain * score.gain
-        + weights.scored
+        + weights.centred * score.centred
     )
 
 
 def model_scores(logprobs: Mapping[str, float], original: str) -> dict[str, ModelScore]:
-    """The features of each content of one line; what stands there now only normalises."""
-    others = [value for text, value in logprobs.items() if text != original]
+    """The features of each content of one hole; what stands there now is left out."""
+    others = {text: value for text, value in logprobs.items() if text != original}
     if not others:
         return {}
-    top = max(others)
-    norm = top + math.log(sum(math.exp(value - top) for value in others))
-    present = logprobs.get(original, norm)
+    middle = median(others.values())
     return {
-        text: ModelScore(value, value - norm, value - present)
-        for text, value in logprobs.items()
-        if text != original
+        text: ModelScore(value, max(-BOUND, min(BOUND, value - middle)))
+        for text, value in others.items()
     }
