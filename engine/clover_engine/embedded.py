@@ -25,6 +25,7 @@ from clover_engine.decode import autoregressive, cloze, diffusion, scoring, spec
 from clover_engine.decode.common import Generated, Limits, Sampling, Start, Tally
 from clover_engine.decode.lookup import Lookup
 from clover_engine.errors import RequestError
+from clover_engine.local import DEFAULT_CHECKPOINT
 from clover_engine.model import Clover, load_model
 from clover_engine.prefill import PrefixCache
 from clover_engine.prompt import Prompt
@@ -69,7 +70,10 @@ class EmbeddedEngine:
         return cls(load_model(checkpoint), tokenizer, str(checkpoint))
 
     def info(self) -> dict[str, Any]:
-        return {"model": "clover-nano", "parameters": self.model.parameter_count()}
+        """The model's name (its folder's, for any but the shipped one) and size."""
+        folder = Path(self.checkpoint)
+        name = "clover-nano" if folder == DEFAULT_CHECKPOINT else folder.name
+        return {"model": name, "parameters": self.model.parameter_count()}
 
     @torch.inference_mode()
     def infill(self, request: InfillRequest, cancel: CancelToken | None = None) -> InfillResult:
