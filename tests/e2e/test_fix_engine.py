@@ -71,7 +71,7 @@ def test_the_engine_is_used_and_reported(make_repo, tiny: Path) -> None:
     assert result["engine"]["calls"] >= 1
     assert result["engine"]["forward_passes"] >= 1
     assert result["engine"]["seconds"] > 0
-    assert result["engine"]["detail"] == "clover-nano"
+    assert result["engine"]["detail"] == tiny.name
     assert result["notes"] == []
 
 
