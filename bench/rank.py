@@ -26,6 +26,7 @@ import statistics
 import sys
 import time
 import tokenize
+import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -269,6 +270,7 @@ def main() -> None:
     parser.add_argument("--fit", action="store_true", help="fit and print the weights")
     parser.add_argument("--misses", action="store_true", help="print the repairs not found")
     args = parser.parse_args()
+    warnings.simplefilter("ignore", SyntaxWarning)  # about the broken texts: `1if x`
     engine: Engine | None = None
     if args.engine == "local":
         from clover_engine.local import LocalEngine
