@@ -24,12 +24,12 @@ from clover_engine.api import (
 from clover_engine.decode import autoregressive, cloze, diffusion, scoring, speculative
 from clover_engine.decode.common import Generated, Limits, Sampling, Start, Tally
 from clover_engine.decode.lookup import Lookup
-from clover_engine.errors import RequestError
 from clover_engine.local import DEFAULT_CHECKPOINT
 from clover_engine.model import Clover, load_model
 from clover_engine.prefill import PrefixCache
 from clover_engine.prompt import Prompt
 from clover_engine.tokenizer import SPECIAL_TOKENS, Tokenizer
+from clover_engine.validation import check_request
 
 RESERVE = 32
 """Rows that scoring and cloze keep free after the context."""
@@ -78,9 +78,7 @@ class EmbeddedEngine:
     @torch.inference_mode()
     def infill(self, request: InfillRequest, cancel: CancelToken | None = None) -> InfillResult:
         """Fills a hole with free text; see `InfillRequest`."""
-        if request.n > 1 and request.temperature <= 0:
-            raise RequestError("n > 1 needs a temperature above 0")
-        call = self._call(request.deadline_s, cancel, request.max_tokens)
+        call = self._call(request, cancel, request.max_tokens)
         stops = request.stop
         if stops:
             call.limits.stopped = lambda ids: any(s in self.tok.decode(ids) for s in stops)
@@ -130,9 +128,7 @@ class EmbeddedEngine:
     @torch.inference_mode()
     def score(self, request: ScoreRequest, cancel: CancelToken | None = None) -> ScoreResult:
         """Joint log-probability of every candidate and the end of the hole."""
-        if not request.candidates:
-            raise RequestError("score needs at least one candidate")
-        call = self._call(request.deadline_s, cancel, 0)
+        call = self._call(request, cancel)
         ids = [[*self.tok.encode(c), self.prompt.eom] for c in request.candidates]
         reserve = min(max(RESERVE, max(map(len, ids))), self.prompt.length // 2)
         tokens = self.prompt.context(request.prefix, request.suffix, request.original, (), reserve)
@@ -144,7 +140,7 @@ class EmbeddedEngine:
     @torch.inference_mode()
     def cloze(self, request: ClozeRequest, cancel: CancelToken | None = None) -> ClozeResult:
         """The best small edits of `original`, ranked by the joint probability of the new line."""
-        call = self._call(request.deadline_s, cancel, 0)
+        call = self._call(request, cancel)
         line = self.tok.encode(request.original)
         tokens = self.prompt.context(request.prefix, request.suffix, request.original, (), RESERVE)
         start = self._start(tokens, call)
@@ -167,9 +163,15 @@ class EmbeddedEngine:
     def _ends(self) -> torch.Tensor:
         return torch.tensor([self.prompt.eom, self.prompt.pad])
 
-    def _call(self, deadline_s: float | None, cancel: CancelToken | None, tokens: int) -> _Call:
+    def _call(
+        self,
+        request: InfillRequest | ScoreRequest | ClozeRequest,
+        cancel: CancelToken | None,
+        tokens: int = 0,
+    ) -> _Call:
+        check_request(request)
         now = time.monotonic()
-        deadline = None if deadline_s is None else now + deadline_s
+        deadline = None if request.deadline_s is None else now + request.deadline_s
         stop = frozenset({self.prompt.eom, self.prompt.pad})
         return _Call(Limits(tokens, stop, deadline, cancel), Tally(), now)
 

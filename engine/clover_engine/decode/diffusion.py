@@ -30,8 +30,8 @@ def decode(
     finished: list[int] = []  # the last block, not yet in the cache
     while True:
         size = min(block_size, limits.max_tokens - len(out.tokens) + bool(limits.stop_ids))
-        block = Block(size, model.mask_id, limits.stop_ids)
-        while not block.done(limits):
+        block = Block(size, model.mask_id, limits)
+        while not block.done:
             if (reason := limits.interrupted()) is not None:
                 for token, prob in block.prefix():
                     if out.add(token, prob, limits):
@@ -64,8 +64,9 @@ def _step(model: Clover, start: Start, finished: list[int], block: Block, tally:
 class Block:
     """Ids [B] being denoised, which are still masked, and each one's probability at commit."""
 
-    def __init__(self, size: int, mask_id: int, stop_ids: frozenset[int]) -> None:
-        self.stops = torch.tensor(sorted(stop_ids), dtype=torch.long)
+    def __init__(self, size: int, mask_id: int, limits: Limits) -> None:
+        self.limits = limits
+        self.stops = torch.tensor(sorted(limits.stop_ids), dtype=torch.long)
         self.ids = torch.full((size,), mask_id)
         self.masked = torch.ones(size, dtype=torch.bool)
         self.probs = torch.zeros(size)
@@ -95,9 +96,11 @@ class Block:
         length = int(masked[0]) if len(masked) else len(self.ids)
         return list(zip(self.ids[:length].tolist(), self.probs[:length].tolist(), strict=True))
 
-    def done(self, limits: Limits) -> bool:
+    @property
+    def done(self) -> bool:
         """No mask is left before the end of the block, a stop token or a stop string."""
         known = [token for token, _ in self.prefix()]
-        if len(known) == len(self.ids) or any(t in limits.stop_ids for t in known):
+        if len(known) == len(self.ids) or any(t in self.limits.stop_ids for t in known):
             return True
-        return bool(known) and limits.stopped is not None and limits.stopped(known)
+        stopped = self.limits.stopped
+        return bool(known) and stopped is not None and stopped(known)
