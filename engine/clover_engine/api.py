@@ -141,7 +141,7 @@ class ClozeRequest:
 
 @dataclass(frozen=True, slots=True)
 class ClozeFill:
-    """A full replacement of `original` and its masked-token log-probability."""
+    """A full replacement of `original` and its joint log-probability, as `score` gives it."""
 
     text: str
     logprob: float

@@ -111,13 +111,15 @@ class FakeEngine:
     def cloze(self, request: ClozeRequest, cancel: CancelToken | None = None) -> ClozeResult:
         pace = self._begin(request, cancel)
         fills: list[ClozeFill] = []
-        for rank, text in enumerate(self._cloze_texts(request)[: request.top]):
+        texts = tuple(self._cloze_texts(request)[: request.top])
+        alike = ScoreRequest(request.prefix, request.suffix, texts, request.original)
+        for text in texts:
             reason = pace.step()
             if reason == "cancelled":
                 raise RequestCancelled("the request was cancelled; ask again")
             if reason is not None:
                 break
-            fills.append(ClozeFill(text, -0.5 * (rank + 1)))
+            fills.append(ClozeFill(text, self._score(alike, text)))
         return ClozeResult(tuple(fills), pace.stats(len(fills)))
 
     def health(self) -> Health:

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 
 from clover_engine.api import CancelToken, Engine
 
+from .metered import MeteredEngine
 from .pool import CandidatePool
 from .questions import AskOptions, Questions
 from .rank import DEFAULT, Weights
@@ -55,9 +56,10 @@ class CandidateSource:
     ) -> None:
         self._options = options or Options()
         self.pool = CandidatePool(files, locations, self._options.weights)
-        self._engine = engine
         self._cancel = cancel or CancelToken()
-        self._questions: Questions | None = None
+        if engine is not None and not isinstance(engine, MeteredEngine):
+            engine = MeteredEngine(engine, self._cancel)
+        self._engine = engine
 
     @property
     def notes(self) -> list[str]:
@@ -67,14 +69,13 @@ class CandidateSource:
     @property
     def use(self) -> EngineUse:
         """The engine's part so far."""
-        return self._questions.use if self._questions else EngineUse()
+        return self._engine.use if self._engine else EngineUse()
 
     def batches(self, deadline: float) -> Iterator[list[Candidate]]:
         """Candidates until there are none left or `time.monotonic()` passes the deadline."""
         options = self._options
         with ThreadPoolExecutor(1, thread_name_prefix="candidates") as thread:
             questions = Questions(self.pool, self._engine, self._cancel, thread, options.ask)
-            self._questions = questions
             wait = options.first_wait_s
             try:
                 while time.monotonic() < deadline and not self._cancel.cancelled:

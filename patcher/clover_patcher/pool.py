@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import heapq
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import count
 
@@ -256,13 +256,3 @@ def _candidate(item: Item) -> Candidate | None:
     line = source.line_of(min(p.start, max(0, len(source.code) - 1)))
     logprob = item.score.logprob if item.score else None
     return Candidate(edit, line, p.kind, text, logprob, item.priority)
-
-
-def all_candidates(pool: CandidatePool) -> Iterator[Candidate]:
-    """Everything, in order of priority, without the model."""
-    while (best := pool.best) is not None or pool.bound is not None:
-        bound = pool.bound
-        if bound is not None and (best is None or best < bound):
-            pool.open_line()
-        elif (candidate := pool.take()) is not None:
-            yield candidate

@@ -13,12 +13,11 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures import TimeoutError as FutureTimeout
 from dataclasses import dataclass
 
-from clover_engine.api import CancelToken, ClozeRequest, DecodeStats, Engine, ScoreRequest
+from clover_engine.api import CancelToken, ClozeRequest, Engine, ScoreRequest
 from clover_engine.errors import EngineError, RequestCancelled
 
 from .pool import CandidatePool, HoleItems, plain_fill
 from .rank import model_scores
-from .types import EngineUse
 
 _CALL_S = 8.0
 _LEAST_WAIT_S = 0.02
@@ -71,14 +70,6 @@ class Questions:
         self._made = 0
         self._cloze_left = options.cloze_lines
         self._running: tuple[_Question, Future[_Answer]] | None = None
-        self._stats = DecodeStats()
-        self._calls = 0
-        self._seconds = 0.0
-
-    @property
-    def use(self) -> EngineUse:
-        """The engine's part so far."""
-        return EngineUse(self._calls, self._stats.forward_passes, round(self._seconds, 3))
 
     @property
     def finished(self) -> bool:
@@ -146,31 +137,16 @@ class Questions:
     def _ask(
         self, engine: Engine, question: _Question, texts: tuple[str, ...], limit: float
     ) -> _Answer:
-        """Runs in the thread: new contents where they are asked for, then the scores."""
+        """Runs in the thread: new contents, which bring their scores, or the scores of `texts`."""
         prefix, suffix, original = _context(question.holes)
-        started = time.monotonic()
-        fills: tuple[str, ...] = ()
-        try:
-            if question.cloze:
-                top = self._options.cloze_top
-                request = ClozeRequest(prefix, original, suffix, top=top, deadline_s=limit)
-                cloze = engine.cloze(request, self._cancel)
-                self._count(cloze.stats)
-                fills = texts = tuple(dict.fromkeys(fill.text for fill in cloze.fills))
-                limit = max(0.1, limit - (time.monotonic() - started))
-            if not texts:
-                return _Answer(question, {})
-            score = ScoreRequest(prefix, suffix, texts, original, limit)
-            scored = engine.score(score, self._cancel)
-            self._count(scored.stats)
-            pairs = zip(texts, scored.logprobs, strict=True)
-            return _Answer(question, {t: v for t, v in pairs if v is not None}, fills)
-        finally:
-            self._seconds += time.monotonic() - started
-
-    def _count(self, stats: DecodeStats) -> None:
-        self._calls += 1
-        self._stats += stats
+        if question.cloze:
+            top = self._options.cloze_top
+            request = ClozeRequest(prefix, original, suffix, top=top, deadline_s=limit)
+            fills = {f.text: f.logprob for f in engine.cloze(request, self._cancel).fills}
+            return _Answer(question, fills, tuple(fills))
+        score = ScoreRequest(prefix, suffix, texts, original, limit)
+        pairs = zip(texts, engine.score(score, self._cancel).logprobs, strict=True)
+        return _Answer(question, {t: v for t, v in pairs if v is not None})
 
     def _finish(self, until: float) -> bool:
         """Takes in the running question's answer; False if it is not there in time."""

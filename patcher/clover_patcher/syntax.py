@@ -179,11 +179,6 @@ def load_source(path: str, content: bytes) -> Source | None:
     return Source(path, text, encoding, bom)
 
 
-def parse_fragment(code: str) -> Node:
-    """The tree of a piece of code that stands alone."""
-    return Parser(_LANGUAGE).parse(code.encode("utf-8")).root_node
-
-
 def walk(node: Node, skip: str = "") -> Iterator[Node]:
     """The node and everything below it, in the order of the text, but nothing of type `skip`."""
     stack = [node]

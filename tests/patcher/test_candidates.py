@@ -49,7 +49,8 @@ class Scripted:
 
     def cloze(self, request: ClozeRequest, cancel: CancelToken | None = None) -> ClozeResult:
         self._begin(request)
-        return ClozeResult(tuple(ClozeFill(text, -1.0) for text in self._fills))
+        scored = [(text, self._score(text)) for text in self._fills]
+        return ClozeResult(tuple(ClozeFill(t, s) for t, s in scored if s is not None))
 
     def infill(self, request: InfillRequest, cancel: CancelToken | None = None) -> InfillResult:
         raise NotImplementedError
