@@ -10,7 +10,6 @@ import select
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -41,15 +40,6 @@ KEYS = {
     "notes",
     "error",
 }
-
-
-@pytest.fixture(autouse=True)
-def environment(monkeypatch: pytest.MonkeyPatch, temporary_root: Path) -> Iterator[None]:
-    """`python` is the one that runs the tests; no run leaves anything behind."""
-    monkeypatch.setenv("PATH", os.path.dirname(sys.executable), prepend=os.pathsep)
-    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
-    yield
-    assert list(temporary_root.iterdir()) == []
 
 
 SHIPPED = (Path(clover_engine.__file__).parent / "weights/nano/config.json").exists()

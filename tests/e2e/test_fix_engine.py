@@ -7,7 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -46,15 +46,6 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
     save_model(Clover(config), folder)
     shutil.copy(tokenizer, folder)
     return folder
-
-
-@pytest.fixture(autouse=True)
-def environment(monkeypatch: pytest.MonkeyPatch, temporary_root: Path) -> Iterator[None]:
-    """`python` is the one that runs the tests; no run leaves anything behind."""
-    monkeypatch.setenv("PATH", os.path.dirname(sys.executable), prepend=os.pathsep)
-    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
-    yield
-    assert list(temporary_root.iterdir()) == []
 
 
 def run(root: Path, checkpoint: Path, *args: str) -> subprocess.CompletedProcess[bytes]:
