@@ -84,6 +84,9 @@ class InfillRequest:
     """How many samples; more than one needs a temperature above 0."""
     stop: tuple[str, ...] = ()
     """Generation ends before the first of these strings (``"\\n"`` gives a single line)."""
+    drafts: tuple[str, ...] = ()
+    """Texts that may belong into the hole, most probable first (found in the repository, say).
+    Speculative decoding verifies them; they change its speed, never its result."""
     deadline_s: float | None = None
 
 

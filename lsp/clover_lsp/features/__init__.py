@@ -1,0 +1,1 @@
+"""One protocol feature a file; each has `register(server)`."""
