@@ -110,7 +110,8 @@ class EmbeddedEngine:
             return autoregressive.decode(*args, clean, call.tally, generator)
         if request.mode == "speculative":
             original = self.tok.encode(request.original or "")
-            lookup = Lookup([*original, self.prompt.eom] if original else [], context)
+            drafts = [[*self.tok.encode(text), self.prompt.eom] for text in request.drafts]
+            lookup = Lookup([*original, self.prompt.eom] if original else [], context, drafts)
             return speculative.decode(
                 *args, clean, call.tally, block_size=size, lookup=lookup, generator=generator
             )

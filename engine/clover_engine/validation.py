@@ -38,7 +38,7 @@ def _check_text(request: InfillRequest | ScoreRequest | ClozeRequest) -> None:
     if isinstance(request, ScoreRequest):
         texts += request.candidates
     if isinstance(request, InfillRequest):
-        texts += request.stop
+        texts += (*request.stop, *request.drafts)
         texts += (s.text for s in request.snippets)
     _require(all(isinstance(t, str) for t in texts), "prefix, suffix and other texts: strings")
 

@@ -61,17 +61,20 @@ kinds = st.sampled_from(["hybrid", "dense", "moe"])
     threshold=st.sampled_from([0.0, 0.1, 0.3]),
     stop=st.booleans(),
     original=st.none() | st.lists(st.integers(3, VOCAB - 1), max_size=8),
+    drafts=st.lists(st.lists(st.integers(2, VOCAB - 1), max_size=12), max_size=2),
+    told=st.integers(0, 24),
 )
 @torch.inference_mode()
 def test_greedy_speculation_equals_plain_decoding(
     seed: int, kind: str, prompt: list[int], size: int, limit: int, threshold: float, stop: bool,
-    original: list[int] | None,
+    original: list[int] | None, drafts: list[list[int]], told: int,
 ) -> None:  # fmt: skip
     model = random_model(seed, kind)
     limits = Limits(limit, frozenset({EOM}) if stop else frozenset())
     greedy = Sampling(banned=BANNED)
     plain = autoregressive.decode(model, start_from(model, prompt), limits, greedy, Tally())
-    lookup = None if original is None else Lookup(original, prompt)
+    drafts = [*drafts, plain.tokens[:told]]
+    lookup = None if original is None else Lookup(original, prompt, drafts)
     fast = speculative.decode(
         model, start_from(model, prompt), limits, greedy, Tally(),
         block_size=size, draft_threshold=threshold, lookup=lookup,
@@ -322,6 +325,26 @@ def test_lookup_copies_the_replaced_text_first_then_the_context() -> None:
     assert lookup.draft([4], 2) == [10, 11]  # the context ends in 3: the run is [3, 4]
     assert lookup.draft([12], 2) == []
     assert lookup.draft([], 2) == [] and lookup.draft([5], 0) == []
+
+
+def test_the_callers_drafts_go_first_while_they_agree() -> None:
+    lookup = Lookup([5, 6, 7], [3, 4], [[5, 9, 9], [5, 6, 8, 8]])
+    assert lookup.draft([5], 4) == [9, 9]
+    assert lookup.draft([5, 6], 1) == [8]
+    assert lookup.draft([5, 6, 8, 8], 4) == []
+    assert lookup.draft([5, 6, 7], 4) == []
+
+
+@torch.inference_mode()
+def test_blocks_stay_away_while_their_drafts_bring_nothing() -> None:
+    told, tokens = Tally(), 60
+    start, greedy = start_from(random_model(8), [3, 4]), Sampling(banned=BANNED)
+    model, limits = random_model(8), Limits(tokens)
+    speculative.decode(
+        model, start, limits, greedy, told, block_size=8, draft_threshold=1.0
+    )  # no draft is ever sure enough
+    assert told.forward_passes == tokens - 1
+    assert 0 < told.denoising_steps < tokens / 4
 
 
 @torch.inference_mode()

@@ -1,7 +1,8 @@
 """Drafts that cost no pass: copy what followed the same tokens earlier.
 
-The text being replaced comes first (an edit repeats most of it), then the whole context. A wrong
-guess costs a few rows of the next pass and never changes the result.
+The caller's own drafts come first as long as they agree with what was generated, then the text
+being replaced (an edit repeats most of it), then the whole context. A wrong guess costs a few rows
+of the next pass and never changes the result.
 """
 
 from __future__ import annotations
@@ -14,17 +15,27 @@ SHORTEST_IN_CONTEXT = 2
 
 
 class Lookup:
-    """Looks in `original` (the tokens being replaced, may be empty) and `context`."""
+    """Looks in `drafts`, `original` (the tokens being replaced, may be empty) and `context`."""
 
-    def __init__(self, original: Sequence[int], context: Sequence[int]) -> None:
+    def __init__(
+        self,
+        original: Sequence[int],
+        context: Sequence[int],
+        drafts: Sequence[Sequence[int]] = (),
+    ) -> None:
         self.original, self.context = list(original), list(context)
+        self.drafts = [list(draft) for draft in drafts]
 
     def draft(self, generated: Sequence[int], limit: int) -> list[int]:
         """Up to `limit` tokens that may follow `generated`; [] where nothing matches."""
         if not generated or limit <= 0:
             return []
+        done = len(generated)
+        for draft in self.drafts:
+            if len(draft) > done and draft[:done] == list(generated):
+                return draft[done : done + limit]
         for length in range(min(LONGEST, len(generated)), 0, -1):
-            at = _nearest(self.original, list(generated[-length:]), len(generated))
+            at = _nearest(self.original, list(generated[-length:]), done)
             if at is not None:
                 return self.original[at : at + limit]
         tail = [*self.context[-LONGEST:], *generated][-LONGEST:]

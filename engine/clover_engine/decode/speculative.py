@@ -5,10 +5,13 @@ accepts the longest prefix that equals the clean rows' argmax, so the output is 
 decoding, token for token; with a temperature, rejection sampling keeps AR's distribution exactly
 (Leviathan et al. 2023, 2211.17192). And a block of masks rides along after them: it is denoised on
 the whole draft's history, and is the next draft whenever that was accepted. So a pass never yields
-less than plain decoding does. A look-up draft (`lookup.py`) goes first where one is found.
+less than plain decoding does. A look-up draft (`lookup.py`) goes first where one is found. A block
+makes a pass dearer; it stays away while blocks bring fewer tokens than that is worth (`_Rides`).
 """
 
 from __future__ import annotations
+
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -16,6 +19,31 @@ from torch import Tensor
 from clover_engine.decode.common import Generated, Limits, Sampling, Start, Tally
 from clover_engine.decode.lookup import Lookup
 from clover_engine.model import Clover
+
+WORTH = 1.3
+"""Accepted tokens a block must bring: it makes a pass 2.3 times as dear on two cores."""
+PROBE = 12
+"""So many passes without a block, then one is tried again."""
+
+
+@dataclass(slots=True)
+class _Rides:
+    """Whether the next pass carries a block: a running mean of the tokens that blocks brought."""
+
+    gain: float = 2.0
+    without: int = 0
+
+    @property
+    def wanted(self) -> bool:
+        return self.gain >= WORTH or self.without >= PROBE
+
+    def count(self, rode: bool, accepted: int) -> None:
+        """After a pass: did a block ride in the one before it, and how much of it stood?"""
+        if rode:
+            self.gain = 0.6 * self.gain + 0.4 * accepted
+            self.without = 0
+        else:
+            self.without += 1
 
 
 def decode(
@@ -36,14 +64,18 @@ def decode(
     known = int(sampling.pick(probs, generator))
     known_prob = float(probs[known])
     ahead: Tensor | None = None  # distributions [block_size - 1, vocab] after `known`
+    rides, rode = _Rides(), False
     while not out.add(known, known_prob, limits):
         if (reason := limits.interrupted()) is not None:
             out.reason = reason
             break
         room = min(limits.max_tokens - len(out.tokens), block_size - 1)
         draft, drafted = _draft(lookup, ahead, out, room, draft_threshold, sampling, generator)
-        verified, ahead = _pass(model, start, [known, *draft], block_size, sampling, tally)
+        size = block_size if rides.wanted else 0
+        verified, ahead = _pass(model, start, [known, *draft], size, sampling, tally)
         accepted, known, known_prob = _accept(draft, drafted, verified, sampling, generator)
+        rides.count(rode, 0 if drafted is None else accepted)
+        rode = ahead is not None
         tally.drafted += len(draft)
         tally.accepted += accepted
         start.cache.keep(1 + accepted)
@@ -84,15 +116,18 @@ def _draft(
 
 def _pass(
     model: Clover, start: Start, tokens: list[int], size: int, sampling: Sampling, tally: Tally
-) -> tuple[Tensor, Tensor]:
+) -> tuple[Tensor, Tensor | None]:
     """Commits `tokens`; distributions after each [T, vocab], and those of the next draft.
 
     The first row of the block that rides along stands for the token that this very pass decides,
-    so the rows after it are the draft.
+    so the rows after it are the draft. A `size` of 0 or 1 means no block.
     """
+    tally.forward_passes += 1
+    if size < 2:
+        hidden, _ = model(torch.tensor([tokens]), cache=start.cache)
+        return sampling.probabilities(model.head(hidden[0])), None
     block = torch.full((1, 1, size), model.mask_id)
     hidden, ahead = model(torch.tensor([tokens]), block, start.cache)
-    tally.forward_passes += 1
     tally.denoising_steps += 1
     rows = torch.cat([hidden[0], ahead[0, 0, 1:]])
     probs = sampling.probabilities(model.head(rows))
