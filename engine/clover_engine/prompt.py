@@ -16,6 +16,8 @@ from clover_engine.tokenizer import Tokenizer
 
 SUFFIX_SHARE = 0.3
 """Share of the context that the suffix may take when the prefix fills the rest."""
+SNIPPET_SHARE = 0.25
+"""Share of the context that snippets may take when prefix and suffix would fill all of it."""
 CUT = 64
 """A prefix that is too long is shortened by a multiple of this many tokens."""
 _CHARS_PER_TOKEN = 8
@@ -50,13 +52,17 @@ class Prompt:
                 f"no room for context: {reserve} tokens asked for, {len(bug)} replaced, context "
                 f"{self.length}; ask for fewer tokens"
             )
+        extra = self._snippets(snippets, int(room * SNIPPET_SHARE))
+        room -= len(extra)
         after = self._head(suffix, room)
         before = self._tail(prefix, room)
         after = after[: max(int(room * SUFFIX_SHARE), room - len(before))]
         over = len(before) - (room - len(after))
         if over > 0:
             before = before[-(-over // CUT) * CUT :]
-        extra = self._snippets(snippets, room - len(after) - len(before))
+        spare = room - len(after) - len(before)
+        if spare:
+            extra = self._snippets(snippets, len(extra) + spare)
         return [self.doc, *extra, self.suf, *after, self.pre, *before, *bug, self.mid]
 
     def _snippets(self, snippets: tuple[Snippet, ...], room: int) -> list[int]:

@@ -20,7 +20,7 @@ from clover_engine.tokenizer import Tokenizer
 from clover_engine.train.mutate import mutate
 from clover_engine.train.objective import add_noise
 from clover_engine.train.run import PRESETS, Preset, Run
-from clover_engine.train.samples import MIDDLE, WRONG, Documents, Mix, Sampler
+from clover_engine.train.samples import MIDDLE, WRONG, Documents, Mix, Sampler, related
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -69,6 +69,28 @@ def test_samples_have_the_editor_layout(corpus: Path) -> None:
             if repair:
                 assert weights[last_bug:hole] == [WRONG] * (hole - last_bug)
     assert kinds == {True, False}
+
+
+def test_related_pieces_come_from_around_the_window_and_share_names(corpus: Path) -> None:
+    docs, rng = Documents(corpus, "train"), Random(4)
+    for _ in range(40):
+        window = docs.window(rng)
+        for other in docs.around(window, rng):
+            assert other.end <= window.start or other.start >= window.end or other.doc != window.doc
+            assert len(docs.ids(other)) == other.end - other.start > 16
+    text = "\n".join(["torn", *["alpha = beta(1)"] * 14, *["gamma()"] * 14, "torn"])
+    found = related([text], "use(alpha, beta)", Random(0))
+    assert found and all("alpha" in piece for piece in found)
+    assert "torn" not in "".join(found)
+
+
+def test_rows_with_snippets_keep_the_layout(corpus: Path) -> None:
+    s = Sampler(Documents(corpus, "train"), Tokenizer.load(corpus), 192, Mix(related=1.0))
+    batch = s.batch(24, 32, Random(1))
+    assert sum(row.count(s.snip) > 0 for row in batch.ids.tolist()) > 12
+    for row in batch.ids.tolist():
+        assert len(row) == 192
+        assert s.snip not in row[row.index(s.suf) :]
 
 
 def test_the_same_step_gives_the_same_batch(corpus: Path) -> None:

@@ -7,8 +7,9 @@ Layout, everything a multiple of the block size so that the hole starts on a blo
 One hole a row is little to learn repairing from, so lines of the prefix are now and then written
 as ``<bug> wrong line <mid> right line <eom>`` too.
 
-The context is exactly `length - middle_rows` tokens, filled on the left with other text. Three
-kinds: whole lines, spans inside a line (0–8 tokens), and repairs (a mutated line, or a line
+The context is exactly `length - middle_rows` tokens, filled on the left with other text: pieces of
+the same file and its neighbours that share names with the text around the hole, or a random window.
+Three kinds: whole lines, spans inside a line (0–8 tokens), and repairs (a mutated line, or a line
 that is missing or doubled).
 """
 
@@ -41,6 +42,8 @@ class Mix:
     """Share of rows whose prefix has repairs written into it."""
     annotated_lines: float = 0.3
     """Share of such a prefix's lines that are repairs."""
+    related: float = 0.4
+    """Share of rows that give room to related snippets."""
 
 
 CONTEXT, WRONG, MIDDLE = 1.0, 0.0, 3.0
@@ -48,6 +51,15 @@ CONTEXT, WRONG, MIDDLE = 1.0, 0.0, 3.0
 
 Ids = list[int]
 Weights = list[float]
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """Tokens [start, end) of the corpus, all of document `doc`."""
+
+    doc: int
+    start: int
+    end: int
 
 
 class Documents:
@@ -59,13 +71,35 @@ class Documents:
         )
         self.starts: npt.NDArray[np.int64] = np.load(directory / f"{split}.idx.npy")
 
-    def window(self, rng: Random) -> list[int]:
+    def window(self, rng: Random) -> Window:
         """Up to WINDOW tokens of one document, chosen so that every token is equally likely."""
         at = rng.randrange(len(self.tokens))
         doc = int(np.searchsorted(self.starts, at, side="right")) - 1
+        first, end = self._bounds(doc)
+        start = max(first, min(at, end - WINDOW))
+        return Window(doc, start, min(end, start + WINDOW))
+
+    def ids(self, window: Window) -> Ids:
+        return self.tokens[window.start : window.end].tolist()  # type: ignore[no-any-return]
+
+    def around(self, window: Window, rng: Random) -> list[Window]:
+        """Other stretches of the same document and one of a neighbour (often the same package)."""
+        first, end = self._bounds(window.doc)
+        doc = min(max(0, window.doc + rng.choice((-2, -1, 1, 2))), len(self.starts) - 1)
+        start, stop = self._bounds(doc)
+        start = rng.randrange(start, max(start + 1, stop - WINDOW))
+        found = [
+            Window(window.doc, max(first, window.start - WINDOW), window.start),
+            Window(window.doc, window.end, min(end, window.end + WINDOW)),
+        ]
+        if doc != window.doc:
+            found.append(Window(doc, start, min(stop, start + WINDOW)))
+        return [w for w in found if w.end - w.start > 16]
+
+    def _bounds(self, doc: int) -> tuple[int, int]:
+        """Where a document's text starts (after its <doc>) and ends."""
         end = int(self.starts[doc + 1]) if doc + 1 < len(self.starts) else len(self.tokens)
-        start = max(int(self.starts[doc]) + 1, min(at, end - WINDOW))
-        return self.tokens[start : min(end, start + WINDOW)].tolist()  # type: ignore[no-any-return]
+        return int(self.starts[doc]) + 1, end
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,30 +140,46 @@ class Sampler:
 
     def _row(self, middle_rows: int, rng: Random) -> tuple[Ids, Weights]:
         while True:
-            hole = self._hole(self.tok.decode(self.docs.window(rng)), middle_rows, rng)
+            window = self.docs.window(rng)
+            hole = self._hole(self.tok.decode(self.docs.ids(window)), middle_rows, rng)
             if hole is None:
                 continue
             middle = [*self.tok.encode(hole.middle), self.eom]
             if len(middle) > middle_rows:
                 continue
-            ids, weights = self._context(hole, self.length - middle_rows, rng)
+            size = self.length - middle_rows
+            ids, weights = self._context(hole, size, self._snippets(hole, window, size, rng), rng)
             rest = middle_rows - len(middle)
             ids += middle + [self.pad] * rest
             weights += [MIDDLE] * len(middle) + [0.0] * rest
             return ids, weights
 
-    def _context(self, hole: Hole, size: int, rng: Random) -> tuple[Ids, Weights]:
+    def _snippets(self, hole: Hole, window: Window, size: int, rng: Random) -> Ids:
+        """Related pieces of other text, the best one last, as the prompt has them; often none."""
+        if rng.random() >= self.mix.related:
+            return []
+        texts = [self.tok.decode(self.docs.ids(w)) for w in self.docs.around(window, rng)]
+        ids: Ids = []
+        room = int(size * rng.uniform(0.08, 0.3))
+        for piece in related(texts, hole.prefix[-600:] + hole.suffix[:300], rng):
+            piece_ids = [self.snip, *self.tok.encode(piece)][: room - len(ids)]
+            if len(piece_ids) > 12:
+                ids = piece_ids + ids
+        return ids
+
+    def _context(self, hole: Hole, size: int, snippets: Ids, rng: Random) -> tuple[Ids, Weights]:
         """Exactly `size` tokens ending in <mid>, and their weights."""
         t = self.tok
         bug = [] if hole.bug is None else [self.bug, *t.encode(hole.bug)[: size // 4]]
-        room = size - len(bug) - 4  # <doc> <suf> <pre> <mid>
+        room = size - len(bug) - len(snippets) - 4  # <doc> <suf> <pre> <mid>
         suffix = t.encode(hole.suffix[: 6 * room])[: int(room * rng.uniform(0.15, 0.45))]
         prefix, weights = self._prefix(hole.prefix[-6 * room :], rng)
         cut = max(0, len(prefix) - (room - len(suffix)))
         prefix, weights = prefix[cut:], weights[cut:]
         spare = room - len(suffix) - len(prefix)
-        filler = [self.snip, *self.docs.window(rng)[: spare - 1]] if spare else []
-        filler += [self.snip] * (spare - len(filler))
+        other = self.docs.ids(self.docs.window(rng)) if spare else []
+        filler = [self.snip, *other[: spare - 1]] if spare else []
+        filler += [self.snip] * (spare - len(filler)) + snippets
         ids = [self.doc, *filler, self.suf, *suffix, self.pre, *prefix, *bug, self.mid]
         before = len(filler) + len(suffix) + 3
         return ids, [CONTEXT] * before + weights + [WRONG] * (len(bug) + 1)
@@ -170,6 +220,24 @@ class Sampler:
         if kind < self.mix.repair + self.mix.lines or middle_rows > 32:
             return _lines(lines, middle_rows, rng)
         return _span(lines, rng)
+
+
+def related(texts: list[str], near: str, rng: Random) -> list[str]:
+    """Pieces of 4–14 lines of `texts` that share names with `near`, those that share most first."""
+    names = set(_WORD.findall(near))
+    scored = []
+    for text in texts:
+        lines = text.splitlines(keepends=True)[1:-1]  # the ends of a window are torn
+        at = 0
+        while at < len(lines):
+            count = rng.randint(4, 14)
+            piece = "".join(lines[at : at + count]).strip("\r\n")
+            at += count
+            words = set(_WORD.findall(piece))
+            if words & names:
+                scored.append((len(words & names) / (len(words) + 8) ** 0.5, piece))
+    scored.sort(key=lambda found: -found[0])
+    return [piece for _, piece in scored[:6]]
 
 
 def _code_line(lines: list[str], rng: Random) -> int | None:

@@ -1,0 +1,64 @@
+"""The model's context: what is kept when not everything fits."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from clover_engine.api import Snippet
+from clover_engine.errors import RequestError
+from clover_engine.local import checkpoint_path
+from clover_engine.prompt import Prompt
+from clover_engine.tokenizer import Tokenizer
+
+TOK = Tokenizer.load(checkpoint_path() / "tokenizer.json")
+PROMPT = Prompt(TOK, 256)
+LONG = "".join(f"value_{i} = compute({i})\n" for i in range(400))
+texts = st.text(st.sampled_from("ab =(\n"), max_size=900)
+
+
+def parts(ids: list[int]) -> tuple[str, str, str]:
+    """What stands as snippets, suffix and prefix."""
+    suf, pre, mid = (ids.index(i) for i in (PROMPT.suf, PROMPT.pre, PROMPT.mid))
+    return TOK.decode(ids[1:suf]), TOK.decode(ids[suf + 1 : pre]), TOK.decode(ids[pre + 1 : mid])
+
+
+def test_snippets_have_their_share_even_where_the_file_would_fill_everything() -> None:
+    snippets = (Snippet("def best(): pass"), Snippet("def second(): pass"))
+    ids = PROMPT.context(LONG, LONG, None, snippets, 32)
+    extra, after, before = parts(ids)
+    assert "best" in extra and "second" in extra
+    assert extra.index("second") < extra.index("best")  # the most relevant is nearest
+    assert LONG.startswith(after) and LONG.endswith(before)
+    assert len(TOK.encode(before)) > len(TOK.encode(after)) > 20
+
+
+def test_a_short_file_leaves_the_rest_to_snippets() -> None:
+    snippets = tuple(Snippet(f"def helper_{i}(argument): return argument") for i in range(12))
+    few = parts(PROMPT.context(LONG, LONG, None, snippets, 32))[0].count("helper_")
+    many = parts(PROMPT.context("x = ", "\n", None, snippets, 32))[0].count("helper_")
+    assert 0 < few < many
+
+
+def test_a_snippet_that_does_not_fit_is_left_out_whole() -> None:
+    snippets = (Snippet(LONG), Snippet("def small(): pass"))
+    assert "value_" not in (found := parts(PROMPT.context(LONG, "", None, snippets, 32))[0])
+    assert "small" in found
+
+
+@settings(max_examples=80, deadline=None)
+@given(prefix=texts, suffix=texts, snippets=st.lists(texts, max_size=4), reserve=st.integers(1, 64))
+def test_a_context_never_exceeds_its_room_and_keeps_what_is_nearest(
+    prefix: str, suffix: str, snippets: list[str], reserve: int
+) -> None:
+    pieces = tuple(Snippet(text) for text in snippets)
+    ids = PROMPT.context(prefix, suffix, None, pieces, reserve)
+    assert len(ids) <= 256 - reserve
+    _, after, before = parts(ids)
+    assert suffix.startswith(after) and prefix.endswith(before)
+
+
+def test_no_room_is_said() -> None:
+    with pytest.raises(RequestError, match="no room for context"):
+        PROMPT.context("x", "", None, (), 250)
