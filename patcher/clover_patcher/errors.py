@@ -6,7 +6,8 @@
     ├── UsageError       2    not a git repository, dirty file in the way, check command not found
     ├── BaselineError    3    the check passes already, or fails differently each time
     ├── TreeChanged      4    a file changed between reading and writing
-    └── BudgetExceeded   124  the time budget ran out
+    ├── BudgetExceeded   124  the time budget ran out
+    └── Cancelled        130  the caller asked to stop
 """
 
 from __future__ import annotations
@@ -34,3 +35,7 @@ class TreeChanged(PatcherError):
 
 class BudgetExceeded(PatcherError):
     exit_code = 124
+
+
+class Cancelled(PatcherError):
+    exit_code = 130

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import partial
@@ -17,11 +17,12 @@ from pathlib import Path
 from typing import Any, Literal
 
 from clover_engine.api import CancelToken, Engine
+from clover_engine.errors import EngineError
 
 from .candidates import CandidateSource
 from .checks import Check
 from .edits import FileChange, changes, unified_diff, write_changes
-from .errors import BaselineError, BudgetExceeded, PatcherError, TreeChanged
+from .errors import BaselineError, BudgetExceeded, Cancelled, PatcherError, TreeChanged
 from .explain import describe_failures, explain
 from .git import Repository
 from .localise import localise
@@ -30,11 +31,14 @@ from .progress import Clock, Progress, Quiet
 from .reproduce import reproduce
 from .runner import Runner
 from .scope import resolve_paths, select_files
-from .types import Candidate, Edit, EngineUse, Location, Outcome
+from .stopping import LinkedToken, stopped_by
+from .types import Candidate, Diagnostic, Edit, EngineUse, Location, Outcome
 from .validate import Feed, Pool, Verdict
 from .workspace import Workspace
 
-FixStatus = Literal["fixed", "none_found", "not_reproducible", "tree_changed", "budget"]
+FixStatus = Literal[
+    "fixed", "none_found", "not_reproducible", "tree_changed", "budget", "cancelled"
+]
 
 _GRACE_S = 3.0
 """How long the search goes on after the first passing candidate, to find a better one."""
@@ -60,6 +64,13 @@ class FixRequest:
     """Limit for one test or command; None lets the runner choose from the baseline's time."""
     jobs: int = 0
     """Copies of the tree that are tried in parallel; 0 takes the cores, at most two."""
+    overlay: Mapping[str, bytes] = field(default_factory=dict)
+    """Unsaved buffers, by repository-relative path: the check sees them and the patch is one of
+    them. With any, nothing is written to the user's tree (a dry run)."""
+    diagnostics: tuple[Diagnostic, ...] = ()
+    """Evidence where the fault is; these lines are tried first, in this order."""
+    only: tuple[Diagnostic, ...] = ()
+    """If any, no other lines are changed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,14 +102,18 @@ class FixResult:
 
 
 def fix(
-    request: FixRequest, engine: Engine | None = None, progress: Progress | None = None
+    request: FixRequest,
+    engine: Engine | None = None,
+    progress: Progress | None = None,
+    cancel: CancelToken | None = None,
 ) -> FixResult:
     """Repairs the program so that the check passes; see `FixResult` for how that can end.
 
-    Without an engine, candidates are enumerated and ranked by templates alone. Raises
-    `UsageError` for a request that cannot be tried, and the engine's errors.
+    Without an engine, candidates are enumerated and ranked by templates alone. `cancel` ends the
+    running check and the engine's step; the result is then "cancelled" and nothing is written.
+    Raises `UsageError` for a request that cannot be tried, and the engine's errors.
     """
-    return _Repair(request, engine, progress or Quiet()).run()
+    return _Repair(request, engine, progress or Quiet(), cancel).run()
 
 
 class NothingSuspicious(PatcherError):
@@ -117,6 +132,7 @@ _ENDINGS: dict[type[PatcherError], FixStatus] = {
     BaselineError: "not_reproducible",
     TreeChanged: "tree_changed",
     BudgetExceeded: "budget",
+    Cancelled: "cancelled",
 }
 """Errors that are results of a run; all others are the caller's."""
 
@@ -132,10 +148,18 @@ class _Passing:
 class _Repair:
     """One run's state: the clock, the engine's meter, and what was found out so far."""
 
-    def __init__(self, request: FixRequest, engine: Engine | None, progress: Progress) -> None:
+    def __init__(
+        self,
+        request: FixRequest,
+        engine: Engine | None,
+        progress: Progress,
+        cancel: CancelToken | None,
+    ) -> None:
         self.request = request
         self.clock = Clock(request.budget_s)
-        self.cancel = CancelToken()
+        self.asked = cancel or CancelToken()
+        self.cancel = LinkedToken(self.asked)
+        self.runners: list[Runner] = []
         self.engine = MeteredEngine(engine, self.cancel) if engine else None
         self.tell = progress.event
         self.tried = 0
@@ -155,13 +179,25 @@ class _Repair:
         if self.engine:
             self.engine.warm_up()
         self.tell("snapshot", "copying the working tree")
+        trees, overlay = _jobs(self.request.jobs), self.request.overlay
         try:
-            with Workspace(self.repository, trees=_jobs(self.request.jobs)) as workspace:
+            with (
+                stopped_by(self.asked, self.runners),
+                Workspace(self.repository, trees=trees, overlay=overlay) as workspace,
+            ):
                 return self._repair(workspace)
         except tuple(_ENDINGS) as exc:
             return self._failed(exc)
+        except EngineError:
+            if self.asked.cancelled:
+                return self._failed(_stopped())
+            raise
         finally:
             self.cancel.cancel()
+
+    def _require_going(self) -> None:
+        if self.asked.cancelled:
+            raise _stopped()
 
     def _repair(self, workspace: Workspace) -> FixResult:
         self.allowed = select_files(workspace.python_files, self.paths, self.check.argv)
@@ -178,7 +214,9 @@ class _Repair:
             stack.callback(feed.stop)
             pool = stack.enter_context(Pool(runners))
             while not (feed.exhausted or self.clock.expired):
-                for best in _ranked(self._search(pool, feed)):
+                found = _ranked(self._search(pool, feed))
+                self._require_going()
+                for best in found:
                     changed = tuple(changes(files, [best.candidate.edit]))
                     about = self._about(best, changed, baseline, locations)
                     try:
@@ -223,6 +261,8 @@ class _Repair:
             self.allowed if everything else (),
             lambda path: path not in allowed,
             workspace.read,
+            self.request.diagnostics,
+            self.request.only,
         )
         usable = {path for path in {at.path for at in found} if workspace.intact(path)}
         locations = [at for at in found if at.path in usable]
@@ -263,12 +303,14 @@ class _Repair:
 
         Raises `TreeChanged` where a Python file is not what it was in the snapshot.
         """
-        if not self.request.dry_run:
+        self._require_going()
+        dry_run = self.request.dry_run or bool(self.request.overlay)
+        if not dry_run:
             self.tell("apply", f"writing {changed[0].path}")
             if different := workspace.changed():
                 raise TreeChanged(f"{different[0]} changed meanwhile: the patch was not applied")
-            write_changes(self.repository.root, changed, staging=self.repository.common_dir)
-        return self._result("fixed", 0, applied=not self.request.dry_run, **about)
+            write_changes(self.repository.root, changed)
+        return self._result("fixed", 0, applied=not dry_run, **about)
 
     def _about(
         self,
@@ -290,13 +332,16 @@ class _Repair:
     def _runner(self, workspace: Workspace, tree: Path) -> Runner:
         scratch = workspace.scratch / tree.parent.name
         scratch.mkdir(exist_ok=True)
-        return Runner(
+        self._require_going()
+        runner = Runner(
             self.check,
             tree,
             timeout_s=self.request.check_timeout_s,
             tmp=scratch,
             original_root=self.repository.root,
         )
+        self.runners.append(runner)
+        return runner
 
     def _result(self, status: FixStatus, exit_code: int, **more: Any) -> FixResult:
         return FixResult(
@@ -312,6 +357,10 @@ class _Repair:
 
     def _failed(self, exc: PatcherError) -> FixResult:
         return self._result(_ENDINGS[type(exc)], exc.exit_code, error=str(exc))
+
+
+def _stopped() -> Cancelled:
+    return Cancelled("stopped: nothing was changed")
 
 
 def _verdict(found: Sequence[_Passing], candidate: Candidate) -> Verdict:

@@ -124,6 +124,11 @@ class ForkServer:
         answer = self._ask(request, 2 * _SLACK_S)
         return list(answer["loaded"]) if answer["ok"] else None
 
+    def interrupt(self) -> None:
+        """Ends a request that another thread is waiting for: it raises `ServerLost`."""
+        with suppress(OSError):
+            self._sock.shutdown(socket.SHUT_RDWR)
+
     def close(self) -> None:
         """Ends the server and everything it started."""
         with suppress(OSError):

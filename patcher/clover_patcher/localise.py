@@ -1,4 +1,4 @@
-"""Where the fault may be: lines ranked by traceback, by Ochiai over coverage, and by structure.
+"""Where the fault may be: lines ranked by diagnostic, traceback, Ochiai over coverage, structure.
 
 Ochiai's score of a line is ef / sqrt(F * (ef + ep)): ef of F failing tests and ep passing ones
 executed it. Most failures of small programs are assertions in the tests, so that coverage says
@@ -13,8 +13,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import sqrt
 
-from .types import Frame, Location, Outcome, TestCoverage, TestFailure
+from .types import Diagnostic, Frame, Location, Outcome, TestCoverage, TestFailure
 
+_DIAGNOSED = 2.0
+"""What a diagnostic adds to its line: more than all other evidence together."""
 _INNERMOST, _OUTER = 0.5, 0.15
 _VAGUE = 0.3
 """The place of an assertion or a hang says less than that of an exception: factor."""
@@ -71,12 +73,15 @@ def localise(
     paths: Sequence[str],
     is_test: Callable[[str], bool],
     read: Callable[[str], bytes] | None = None,
+    diagnostics: Sequence[Diagnostic] = (),
+    only: Sequence[Diagnostic] = (),
 ) -> list[Location]:
     """Suspicious lines, best first; the best has score 1.
 
-    `paths` are the files that may be at fault (none: every file that was executed or is in a
-    traceback). `read` gives a file's bytes; without it nothing is known about lines that no test
-    executed. Tests are left out, whatever they did.
+    `paths` are the files that may be at fault (none: every file that was executed, is in a
+    traceback or has a diagnostic). `read` gives a file's bytes; without it nothing is known about
+    lines that no test executed. Tests are left out, whatever they did. Where `only` names lines,
+    no others are suspected.
     """
     allowed = set(paths)
 
@@ -86,14 +91,18 @@ def localise(
     found: Lines = {}
     _add_coverage(found, [c for c in coverage if not c.nodeid.startswith("import:")], wanted)
     _add_frames(found, baseline.failures, wanted)
+    named = [d for d in (*only, *diagnostics) if wanted(d.path)]
     files = {path for path, _ in found} | {path for path in allowed if not is_test(path)}
+    files |= {d.path for d in named}
     shapes = {path: _shape(read, path) for path in sorted(files)}
     _apply_prior(found, shapes)
     _add_imported(found, coverage, wanted, shapes)
+    _add_diagnostics(found, named)
     _add_neighbours(found, shapes)
     if not coverage:
         _add_everything(found, shapes)
-    return _ranked(found)
+    lines = {(d.path, d.line) for d in only}
+    return _ranked({at: s for at, s in found.items() if at in lines or not only})
 
 
 def _add_coverage(
@@ -176,6 +185,18 @@ def _add_imported(
         if path in shapes and wanted(path) and line not in shapes[path].function:
             prior = shapes[path].prior.get(line, _PLAIN_LINE)
             found[path, line] = _Suspicion(_IMPORTED * prior, ["executed while importing"])
+
+
+def _add_diagnostics(found: Lines, diagnostics: Iterable[Diagnostic]) -> None:
+    """Diagnosed lines come first, in the order in which they are given."""
+    for number, said in enumerate(dict.fromkeys(diagnostics)):
+        suspicion = found.setdefault((said.path, said.line), _Suspicion())
+        suspicion.add(_DIAGNOSED / (1 + number / 100), _diagnosis(said))
+
+
+def _diagnosis(said: Diagnostic) -> str:
+    who = " ".join(word for word in (said.source, said.code) if word) or "a diagnostic"
+    return f"{who} says: {said.message}" if said.message else f"named by {who}"
 
 
 def _add_neighbours(found: Lines, shapes: Mapping[str, _Shape]) -> None:

@@ -19,6 +19,7 @@ from types import TracebackType
 
 from .checks import Check
 from .edits import apply_edits, safe_path
+from .errors import Cancelled
 from .forkclient import ForkServer, Job, Reply, ServerLost, ServerOptions
 from .runs import CoverageLog, Tally, tail
 from .types import Edit, Outcome, TestCoverage
@@ -75,6 +76,7 @@ class Runner:
         self._hung: tuple[str, ...] = ()
         self._reached: list[str] | None = None
         self._stems: dict[str, frozenset[str]] = {}
+        self._stopped = False
         self._server = ForkServer(self._options)
 
     # --- what others see ----------------------------------------------------------------------
@@ -178,6 +180,11 @@ class Runner:
         self._hung, self._reached = other._hung, other._reached
         self.imported_outside = other.imported_outside
         self._prepare()
+
+    def stop(self) -> None:
+        """From another thread: ends what is running; that call and later ones raise `Cancelled`."""
+        self._stopped = True
+        self._server.interrupt()
 
     def close(self) -> None:
         """Ends all processes and removes their files. Safe to call twice."""
@@ -325,6 +332,7 @@ class Runner:
     def _ask(self, job: Job) -> Reply:
         """Runs a job, with a new server or an earlier stage where the present one is lost."""
         job.output = str(self._output)
+        self._require_going()
         try:
             reply = self._server.run(job)
         except ServerLost:
@@ -333,6 +341,7 @@ class Runner:
             try:
                 reply = self._server.run(job)
             except ServerLost as exc:
+                self._require_going()
                 return Reply(code=1, events=[_lost(str(exc))])
         if reply.lost:
             self._stems.pop(job.stage, None)
@@ -340,10 +349,15 @@ class Runner:
             return self._ask(job)
         return reply
 
+    def _require_going(self) -> None:
+        if self._stopped:
+            raise Cancelled("stopped by the caller")
+
     def _tally(self) -> Tally:
         return Tally(silent=self.check.kind == "command")
 
     def _restart(self) -> None:
+        self._require_going()
         self._server.close()
         self._server = ForkServer(self._options)
         with suppress(ServerLost):

@@ -72,6 +72,22 @@ class TestCoverage:
 
 
 @dataclass(frozen=True, slots=True)
+class Diagnostic:
+    """What a linter, a type checker or an editor says about a line of a file."""
+
+    path: str
+    """Repository-relative, posix separators."""
+    line: int
+    message: str
+    code: str = ""
+    """The rule, such as "F401" or "return-value"."""
+    source: str = ""
+    """Who says it, such as "ruff"."""
+    column: int | None = None
+    """1-based; None where it is not known."""
+
+
+@dataclass(frozen=True, slots=True)
 class Location:
     """A suspicious line; `score` falls from 1.0, `reasons` says why in words."""
 

@@ -18,15 +18,17 @@ import shutil
 import stat
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from .edits import STAGED, sha256
+from .edits import sha256
 from .errors import TreeChanged, UsageError
 from .git import Listing, Repository
+from .overlay import require_overlay, write_overlay
 from .snapshot import Stamp, copy_files, total_size, unchanged, worth_copying
 
 _PREFIX = "clover-fix-"
@@ -41,22 +43,33 @@ class Workspace:
     """Copies of a repository's working tree in a temporary folder; a context manager.
 
     `trees` are ready to run checks in; `scratch` is an empty folder for other temporary files.
+    `overlay` maps repository-relative paths to the bytes that the copies hold instead of the
+    user's file: unsaved buffers, of new files too.
+
     Entering raises `UsageError` where no worktree can be made, `TreeChanged` where files change
     while they are copied.
     """
 
-    def __init__(self, repository: Repository, *, trees: int = 1) -> None:
+    def __init__(
+        self,
+        repository: Repository,
+        *,
+        trees: int = 1,
+        overlay: Mapping[str, bytes] | None = None,
+    ) -> None:
         self.repository = repository
         self.trees: list[Path] = []
         self.stamps: dict[str, Stamp] = {}
         self._wanted = trees
+        self._overlay = dict(overlay or {})
         self._listing: Listing | None = None
         self._folder: Path | None = None
         self._lock = -1
 
     def __enter__(self) -> Workspace:
+        require_overlay(self.repository.root, self._overlay)
         sweep(self.repository)
-        self._listing = self.repository.listing()
+        self._listing = self._list()
         size = total_size(self.repository.root, self._listing.files)
         self._folder, self._lock = _claim(temporary_root(self.repository.root, size))
         try:
@@ -109,9 +122,10 @@ class Workspace:
         return True
 
     def changed(self) -> list[str]:
-        """Python files of the user's tree that differ from the snapshot now."""
+        """Python files of the user's tree that differ from the snapshot now, buffers aside."""
         root = self.repository.root
-        return [path for path, stamp in self.stamps.items() if not unchanged(root / path, stamp)]
+        on_disk = {path: s for path, s in self.stamps.items() if path not in self._overlay}
+        return [path for path, stamp in on_disk.items() if not unchanged(root / path, stamp)]
 
     def fresh(self) -> Path:
         """One more copy, untouched by earlier runs.
@@ -142,15 +156,15 @@ class Workspace:
         ignored = worth_copying(self.repository.root, self._listing.ignored)
         copy_files(source, ignored, target)
         self.trees.append(target)
-        return stamps
+        return stamps | write_overlay(target, self._overlay)
+
+    def _list(self) -> Listing:
+        listing = self.repository.listing()
+        return replace(listing, files=tuple(sorted({*listing.files, *self._overlay})))
 
 
 def sweep(repository: Repository) -> None:
-    """Removes what killed runs left behind: unlocked folders, worktree records, prepared files."""
-    for prepared in repository.common_dir.glob("*".join(STAGED)):
-        with suppress(OSError):
-            if time.time() - prepared.lstat().st_mtime > _YOUNG_S:
-                prepared.unlink()
+    """Removes what killed runs left behind: unlocked folders and worktree records."""
     for place in _places(repository.root):
         for folder in place.glob(_PREFIX + "*"):
             with suppress(OSError):
