@@ -1,0 +1,100 @@
+--- clover-code in Neovim. `require("clover").setup({})` is all that is needed; see `:help clover`.
+
+local config = require("clover.config")
+local keys = require("clover.keys")
+local next_edit = require("clover.next_edit")
+local pieces = require("clover.pieces")
+local server = require("clover.server")
+local status = require("clover.status")
+
+local M = {}
+
+---@return table? backend The module that shows suggestions, or nil when they are off.
+function M.ghost()
+  local wanted = config.options.ghost
+  if wanted == "off" then return nil end
+  local native = require("clover.native")
+  if wanted ~= "own" and native.available() then return native end
+  return require("clover.ghost")
+end
+
+local function highlights()
+  local links = { CloverGhost = "Comment", CloverEditOld = "DiffDelete", CloverEditNew = "DiffAdd" }
+  for name, target in pairs(links) do vim.api.nvim_set_hl(0, name, { link = target, default = true }) end
+end
+
+local function popup_open() return require("clover.ghost").popup_open() end
+
+---@param buf integer
+local function map_keys(buf)
+  local wanted, ghost = config.options.keys or {}, M.ghost()
+  if ghost then
+    local function ready() return not popup_open() and ghost.visible() end
+    local function always() return true end
+    keys.map(buf, "i", wanted.accept, "accept", ready, function() ghost.accept() end)
+    keys.map(buf, "i", wanted.accept_word, "accept word", ready, function() ghost.accept(pieces.word) end)
+    keys.map(buf, "i", wanted.accept_line, "accept line", ready, function() ghost.accept(pieces.line) end)
+    keys.map(buf, "i", wanted.dismiss, "dismiss", ready, ghost.dismiss)
+    keys.map(buf, "i", wanted.next, "next suggestion", always, function() ghost.cycle(1) end)
+    keys.map(buf, "i", wanted.prev, "previous suggestion", always, function() ghost.cycle(-1) end)
+  end
+  keys.map(buf, "n", wanted.next_edit, "go to or apply the next edit", next_edit.visible, next_edit.go)
+end
+
+---@param buf integer
+function M.attach(buf)
+  local ghost = M.ghost()
+  if ghost and not vim.b[buf].clover_paused then ghost.attach(buf) end
+  if config.options.next_edit then next_edit.attach(buf) end
+  map_keys(buf)
+  server.notify(buf, "textDocument/didFocus", { textDocument = { uri = vim.uri_from_bufnr(buf) } })
+end
+
+---@param options? clover.Options
+function M.setup(options)
+  config.set(options)
+  highlights()
+  local group = vim.api.nvim_create_augroup("clover", { clear = true })
+  local function on(event, callback)
+    vim.api.nvim_create_autocmd(event, { group = group, callback = callback })
+  end
+  on("ColorScheme", highlights)
+  on("LspAttach", function(event)
+    local client = vim.lsp.get_client_by_id(event.data.client_id)
+    if client and client.name == server.name then M.attach(event.buf) end
+  end)
+  on("BufEnter", function(event)
+    if server.client(event.buf) then
+      server.notify(event.buf, "textDocument/didFocus", { textDocument = { uri = vim.uri_from_bufnr(event.buf) } })
+    end
+  end)
+  if server.enable() then server.attach_all() end
+end
+
+--- "clover: ready", "clover: working", "clover: off"; for statuslines.
+function M.status() return status.text() end
+
+--- Accepts the suggestion at the cursor; false where there is none.
+function M.accept() local g = M.ghost() return g ~= nil and g.accept() end
+
+function M.accept_word() local g = M.ghost() return g ~= nil and g.accept(pieces.word) end
+
+function M.accept_line() local g = M.ghost() return g ~= nil and g.accept(pieces.line) end
+
+function M.dismiss() local g = M.ghost() return g ~= nil and g.dismiss() end
+
+--- Asks for a suggestion now.
+function M.suggest() local g = M.ghost() if g then g.ask() end end
+
+--- Stops automatic suggestions in a buffer, or lets them come again.
+---@param buf? integer
+---@return boolean paused
+function M.pause(buf)
+  buf = buf or vim.api.nvim_get_current_buf()
+  local ghost, paused = M.ghost(), not vim.b[buf].clover_paused
+  vim.b[buf].clover_paused = paused
+  if ghost then (paused and ghost.detach or ghost.attach)(buf) end
+  return paused
+end
+
+return M

@@ -1,0 +1,116 @@
+--- Finds and starts the language server, and talks to its client object.
+
+local config = require("clover.config")
+local status = require("clover.status")
+
+local M = {}
+
+M.name = "clover"
+
+--- The root of the repository that this plugin was cloned with, where it is part of one.
+local function checkout()
+  local here = vim.fs.dirname(debug.getinfo(1, "S").source:sub(2))
+  return vim.fs.normalize(here .. "/../../../..")
+end
+
+--- The server's command line, and where it was found.
+---
+--- Programs of the opened project are never looked at: opening a folder must not run its code.
+---@return string[]? cmd
+---@return string from
+function M.command()
+  if config.options.cmd then return config.options.cmd, "the option cmd" end
+  local found = vim.fn.exepath("clover-code")
+  if found ~= "" then return { found, "lsp" }, "PATH" end
+  local own = checkout() .. "/.venv/bin/clover-code"
+  if vim.fn.executable(own) == 1 then return { own, "lsp" }, "the plugin's own clone" end
+  return nil, "nowhere"
+end
+
+--- The client that serves a buffer.
+---@param buf? integer
+---@return vim.lsp.Client?
+function M.client(buf)
+  return vim.lsp.get_clients({ name = M.name, bufnr = buf or 0 })[1]
+end
+
+--- Sends a notification where a client is there.
+---@param buf integer
+---@param method string
+---@param params table
+function M.notify(buf, method, params)
+  local client = M.client(buf)
+  if client then client:notify(method, params) end
+end
+
+--- A document's identifier with the version that the server has.
+---@param buf integer
+function M.document(buf)
+  return { uri = vim.uri_from_bufnr(buf), version = vim.lsp.util.buf_versions[buf] }
+end
+
+local function on_exit(code, signal)
+  vim.schedule(function()
+    status.lost(code, signal)
+    if code ~= 0 and code ~= 143 and vim.v.exiting == vim.NIL then M.restart_later() end
+  end)
+end
+
+local pauses = { 1000, 3000, 10000, 30000 }
+local crashes, last_crash = 0, 0
+
+--- Starts the server again after a crash, later each time; a quiet five minutes forgive.
+function M.restart_later()
+  local now = vim.uv.now()
+  if now - last_crash > 300000 then crashes = 0 end
+  last_crash, crashes = now, crashes + 1
+  local pause = pauses[crashes]
+  if not pause then
+    vim.notify("clover: the server keeps ending; see :checkhealth clover and :Clover log, then :Clover restart", vim.log.levels.ERROR)
+    return
+  end
+  vim.defer_fn(function() vim.lsp.enable(M.name) M.attach_all() end, pause)
+end
+
+--- Attaches to buffers that were open before (`vim.lsp.enable` sees only new ones).
+function M.attach_all()
+  for _, buf in ipairs(vim.api.nvim_list_bufs()) do
+    if vim.api.nvim_buf_is_loaded(buf) and vim.bo[buf].filetype ~= "" and vim.bo[buf].buftype == "" then
+      if not M.client(buf) then
+        vim.api.nvim_exec_autocmds("FileType", { buffer = buf, group = "nvim.lsp.enable" })
+      end
+    end
+  end
+end
+
+function M.restart()
+  crashes = 0
+  local clients = vim.lsp.get_clients({ name = M.name })
+  for _, client in ipairs(clients) do client:stop() end
+  vim.defer_fn(M.attach_all, #clients > 0 and 500 or 0)
+end
+
+--- Registers the server with Neovim; it starts with the first buffer of a matching filetype.
+---@return boolean started False where no command was found; the user was told how to go on.
+function M.enable()
+  local cmd = M.command()
+  if not cmd then
+    status.set({ kind = "Error", message = "clover-code was not found" })
+    vim.notify_once("clover: `clover-code` was not found on PATH; see :checkhealth clover", vim.log.levels.WARN)
+    return false
+  end
+  local options = config.options
+  vim.lsp.config(M.name, {
+    cmd = cmd,
+    filetypes = options.filetypes or config.filetypes,
+    root_markers = options.root_markers,
+    init_options = options.settings,
+    settings = { clover = options.settings },
+    handlers = { didChangeStatus = function(_, params) status.set(params) end },
+    on_exit = on_exit,
+  })
+  vim.lsp.enable(M.name)
+  return true
+end
+
+return M
