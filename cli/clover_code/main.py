@@ -22,6 +22,7 @@ from clover_code.places import STDIN
 COMMANDS = {
     "fix": "clover_code.fix_cmd",
     "infill": "clover_code.infill_cmd",
+    "lsp": "clover_code.lsp_cmd",
     "doctor": "clover_code.doctor",
 }
 

@@ -1,0 +1,43 @@
+"""A context room without an index: the current file only. Used before the workspace is known."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from clover_engine.api import CancelToken
+from clover_lsp.context.types import Context, Edit, IndexStatus, Place, Problem
+
+
+class NoContext:
+    """A `ContextRoom` that knows nothing."""
+
+    def start(self) -> None: ...
+
+    def close(self) -> None: ...
+
+    def set_roots(self, roots: Sequence[str]) -> None: ...
+
+    def opened(self, uri: str, language: str, text: str, version: int) -> None: ...
+
+    def changed(self, uri: str, text: str, version: int, edits: Sequence[Edit]) -> None: ...
+
+    def saved(self, uri: str) -> None: ...
+
+    def closed(self, uri: str) -> None: ...
+
+    def focused(self, uri: str) -> None: ...
+
+    def diagnosed(self, uri: str, problems: Sequence[Problem]) -> None: ...
+
+    def files_changed(self, paths: Sequence[str]) -> None: ...
+
+    def gather(
+        self, place: Place, budget_tokens: int, cancel: CancelToken | None = None
+    ) -> Context:
+        return Context(place)
+
+    def recent_edits(self, limit: int) -> Sequence[tuple[str, str, str]]:
+        return ()
+
+    def status(self) -> IndexStatus:
+        return IndexStatus("off")

@@ -1,0 +1,253 @@
+"""The server object: what every feature uses, and the list of features.
+
+A feature is a module in `features/` with ``register(server)``. One that fails to import or to
+register is logged and the rest works. Handlers run on the event loop and must not block it:
+``await server.workers.now(...)`` for what a user waits for, ``.later(...)`` for the rest. A
+handler's synchronous part runs before the next message is read, so take snapshots there: a plain
+function that returns an awaitable. Methods unknown to `lsprotocol` get plain JSON as `params`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import importlib
+import inspect
+import logging
+import traceback
+from collections.abc import Callable, Coroutine
+from concurrent.futures import ThreadPoolExecutor
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any, TypeVar
+
+from lsprotocol import types
+from pygls.capabilities import ServerCapabilitiesBuilder
+from pygls.lsp.server import LanguageServer
+
+from clover_lsp.capabilities import Capabilities
+from clover_lsp.context.types import ContextRoom
+from clover_lsp.documents import Documents, uri_path
+from clover_lsp.engines import Engines, choose_engines
+from clover_lsp.protocol import CloverProtocol
+from clover_lsp.scheduler import Tickets, Workers
+from clover_lsp.settings import SECTION, Settings
+from clover_lsp.settings_read import read_settings
+from clover_lsp.status import Report, Status
+from clover_lsp.text import Encoding
+from clover_lsp.workspace import Workspace
+
+log = logging.getLogger(__name__)
+F = TypeVar("F", bound=Callable[..., Any])
+
+FEATURES = (
+    "documents_sync",
+    "notebooks",
+    "inline_completion",
+    "completion",
+    "acceptance",
+    "status",
+    "watched",
+    "commands",
+    "fix_action",
+    "edit_selection",
+    "next_edit",
+)
+_ENCODINGS: dict[str, Encoding] = {"utf-8": "utf-8", "utf-16": "utf-16", "utf-32": "utf-32"}
+NOTEBOOKS = types.NotebookDocumentSyncOptions(
+    notebook_selector=[
+        types.NotebookDocumentFilterWithNotebook(
+            notebook="*", cells=[types.NotebookCellLanguage(language="*")]
+        )
+    ]
+)
+
+
+def own_version() -> str:
+    try:
+        return version("clover-code")
+    except PackageNotFoundError:
+        return "0"
+
+
+class CloverServer(LanguageServer):
+    """Shared by all features. Attributes change on the event loop only."""
+
+    protocol: CloverProtocol
+
+    def __init__(self, engines: Callable[[Settings], Engines] | None = None) -> None:
+        """`engines` replaces the choice by setting (tests)."""
+        super().__init__(
+            "clover-code",
+            own_version(),
+            text_document_sync_kind=types.TextDocumentSyncKind.Incremental,
+            notebook_document_sync=NOTEBOOKS,
+            protocol_cls=CloverProtocol,
+        )
+        self._make_engines = engines or (lambda settings: choose_engines(settings.engine))
+        self._on_initialize: list[Callable[[types.InitializeParams], None]] = []
+        self._on_settings: list[Callable[[Settings], None]] = []
+        self._complained: set[str] = set()
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self.buffers = Workspace()
+        self.settings = Settings()
+        self.capabilities = Capabilities()
+        self.roots: tuple[str, ...] = ()
+        """Folders of the workspace, as paths."""
+        self.workers = Workers()
+        self.tickets = Tickets()
+        """The current interactive request of each document."""
+        self.status = Status(lambda params: self.protocol.notify("didChangeStatus", params))
+        self.engine = Engines([], "not initialized")
+        self.feature(types.INITIALIZE)(self._initialize)
+        self.feature(types.INITIALIZED)(self._initialized)
+        self.load_features()
+
+    @property
+    def documents(self) -> Documents:
+        """All open documents; take a snapshot with `get` (open) or `read` (open or on disk)."""
+        return self.buffers.documents
+
+    @property
+    def context(self) -> ContextRoom:
+        return self.buffers.context
+
+    @property
+    def client_process(self) -> int | None:
+        return self.process_id
+
+    @property
+    def executor(self) -> ThreadPoolExecutor:
+        """Threads for long work (repairs); never pygls's own pool."""
+        return self.workers.background
+
+    def feature(self, feature_name: str, options: Any | None = None) -> Callable[[F], F]:
+        """Like pygls's, and takes bound methods too."""
+        return _for_methods(super().feature(feature_name, options))
+
+    def command(self, command_name: str) -> Callable[[F], F]:
+        """Like pygls's, and takes bound methods too."""
+        return _for_methods(super().command(command_name))
+
+    def load_features(self) -> None:
+        for name in FEATURES:
+            try:
+                importlib.import_module(f"clover_lsp.features.{name}").register(self)
+            except Exception:
+                log.exception("feature %s does not work", name)
+
+    def on_initialize(self, call: Callable[[types.InitializeParams], None]) -> None:
+        """`call` runs before the server says what it can do; capabilities, settings, roots and
+        engines are known then, and features may still be registered."""
+        self._on_initialize.append(call)
+
+    def on_settings(self, call: Callable[[Settings], None]) -> None:
+        """`call` runs whenever settings changed."""
+        self._on_settings.append(call)
+
+    def start_task(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
+        """Runs a coroutine beside the messages; an exception is logged."""
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._task_done)
+        return task
+
+    def _task_done(self, task: asyncio.Task[Any]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.error("a task failed: %s", "".join(traceback.format_exception(error)))
+
+    def apply_settings(self, raw: object) -> None:
+        """Takes over what a client sent; says once what is wrong in it."""
+        settings, complaints = read_settings(raw)
+        for complaint in complaints:
+            log.warning("%s", complaint.text)
+            if complaint.text not in self._complained:
+                self._complained.add(complaint.text)
+                kind = types.MessageType.Error if complaint.is_error else types.MessageType.Warning
+                self.window_show_message(
+                    types.ShowMessageParams(kind, f"clover-code: {complaint.text}")
+                )
+        before, self.settings = self.settings, settings
+        if before.engine != settings.engine or not self.engine.providers:
+            old, self.engine = self.engine, self._make_engines(settings)
+            self.engine.changed = self.engine_changed
+            self.workers.background.submit(old.close)
+        for call in self._on_settings:
+            self.guard(call, settings)
+        self.show_engine()
+
+    def engine_changed(self) -> None:
+        """From any thread: the status may differ now."""
+        loop = self._loop
+        if loop is not None and not loop.is_closed():
+            loop.call_soon_threadsafe(self.show_engine)
+
+    def show_engine(self, language: str | None = None) -> None:
+        works, text = self.engine.describe(language)
+        self.status.busy("engine", self.engine.is_loading)
+        self.status.report("engine", Report("Normal" if works else "Error", text))
+
+    def guard(self, call: Callable[..., Any], *arguments: Any) -> Any:
+        """Calls; an exception is logged and gives None."""
+        try:
+            return call(*arguments)
+        except Exception:
+            log.exception("%s failed", getattr(call, "__qualname__", call))
+            return None
+
+    def report_server_error(self, error: Exception, source: Any) -> None:
+        """pygls would show every exception to the user as a message box."""
+        log.error("%s: %s", getattr(source, "__name__", source), error)
+
+    def close(self) -> None:
+        """Ends the engine's process and the room; quick, whatever still runs."""
+        self.tickets.end_all()
+        for task in list(self._tasks):
+            task.cancel()
+        self.guard(self.context.close)
+        self.guard(self.engine.close)
+        self.workers.close()
+
+    _loop: asyncio.AbstractEventLoop | None = None
+
+    def _initialize(self, params: types.InitializeParams) -> None:
+        self._loop = asyncio.get_running_loop()
+        self.capabilities = Capabilities(params.capabilities)
+        chosen = ServerCapabilitiesBuilder.choose_position_encoding(params.capabilities)
+        self.documents.encoding = _ENCODINGS[chosen]
+        self.roots = _roots(params)
+        self.apply_settings(params.initialization_options)
+        for call in self._on_initialize:
+            self.guard(call, params)
+
+    def _initialized(self, _: types.InitializedParams) -> Coroutine[Any, Any, None] | None:
+        self.status.open()
+        return self._pull_settings() if self.capabilities.configuration else None
+
+    async def _pull_settings(self) -> None:
+        item = types.ConfigurationItem(section=SECTION)
+        answer = await self.workspace_configuration_async(types.ConfigurationParams([item]))
+        if answer and answer[0] is not None:
+            self.apply_settings(answer[0])
+
+
+def _for_methods(
+    register: Callable[[Callable[..., Any]], Any],
+) -> Callable[[F], F]:
+    """pygls sets attributes on what it registers, which a bound method does not have."""
+
+    def decorate(handler: F) -> F:
+        register(functools.partial(handler) if inspect.ismethod(handler) else handler)
+        return handler
+
+    return decorate
+
+
+def _roots(params: types.InitializeParams) -> tuple[str, ...]:
+    folders = [folder.uri for folder in params.workspace_folders or ()]
+    if not folders and params.root_uri:
+        folders = [params.root_uri]
+    paths = [path for uri in folders if (path := uri_path(uri)) is not None]
+    if not paths and params.root_path and not params.root_uri:
+        paths = [params.root_path]
+    return tuple(dict.fromkeys(paths))
