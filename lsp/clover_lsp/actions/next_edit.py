@@ -1,0 +1,152 @@
+"""The next edit: what follows from the latest ones, or nothing.
+
+No model is needed: an edit is proposed only where the text itself says that it belongs to one
+that was made (a name's other places, the same change elsewhere, calls of a changed function), or
+where a diagnostic near the cursor has one sure fix. An edit that was undone, deleted or rejected
+is not proposed again.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+
+from .diff import changed_lines, line_span
+from .proposals import Change, Moment, Proposal
+from .rename import renames
+from .repeat import repeats
+from .signature import signatures
+from .typos import sure_name_fixes
+
+SHOWN = 0.7
+"""Confidence from which an edit is proposed; `bench/edit.py` measures what that gives."""
+_NEAR = 12
+"""Lines around the cursor whose diagnostics count."""
+
+
+@dataclass
+class Memory:
+    """What the user did not want, in one document; survives edits elsewhere in it."""
+
+    _rejected: set[tuple[str, str, str]] = field(default_factory=set)
+    _ignored: dict[tuple[str, str, str], int] = field(default_factory=dict)
+    _shown: tuple[str, str, str] | None = None
+    patience: int = 2
+    """So often an edit may be shown and not taken."""
+
+    def shown(self, text: str, proposal: Proposal) -> None:
+        """The client shows it now."""
+        self._shown = _identity(text, proposal)
+
+    def accepted(self) -> None:
+        self._shown = None
+
+    def passed_over(self) -> None:
+        """The user went on with something else; counts only for an edit that was shown."""
+        if self._shown is not None:
+            count = self._ignored[self._shown] = self._ignored.get(self._shown, 0) + 1
+            if count >= self.patience:
+                self._rejected.add(self._shown)
+            self._shown = None
+
+    def reject(self, text: str, proposal: Proposal) -> None:
+        """The user said no."""
+        self._rejected.add(_identity(text, proposal))
+        self._shown = None
+
+    def allows(self, text: str, proposal: Proposal) -> bool:
+        return _identity(text, proposal) not in self._rejected
+
+
+def next_edits(
+    moment: Moment, memory: Memory | None = None, limit: int = 1, deadline_s: float = 0.25
+) -> list[Proposal]:
+    """The best edits of the present text, best first; mostly there is none.
+
+    `deadline_s`: no further former text is looked at once it has passed.
+    """
+    end = time.monotonic() + deadline_s
+    found: dict[tuple[int, int], Proposal] = {}
+    for before in dict.fromkeys(moment.history):
+        if before != moment.text:
+            change = Change.since(before, moment)
+            for source in (renames, signatures, repeats):
+                _keep_best(found, source(moment, change))
+        if time.monotonic() > end:
+            break
+    if not any(p.confidence >= SHOWN for p in found.values()):
+        _keep_best(found, _diagnosed(moment))
+    allowed = [p for p in found.values() if _is_allowed(moment, p, memory or Memory())]
+    whole = (_with_rest_of_line(moment, p, allowed) for p in _ordered(moment, allowed))
+    return list(dict.fromkeys(whole))[:limit]
+
+
+def _keep_best(found: dict[tuple[int, int], Proposal], more: Iterable[Proposal]) -> None:
+    for proposal in more:
+        known = found.get((proposal.start, proposal.end))
+        if known is None or proposal.confidence > known.confidence:
+            found[proposal.start, proposal.end] = proposal
+
+
+def _is_allowed(moment: Moment, proposal: Proposal, memory: Memory) -> bool:
+    if proposal.confidence < SHOWN or moment.text[proposal.start : proposal.end] == proposal.new:
+        return False
+    start, end = line_span(moment.text, proposal.start)
+    if not moment.asked and start <= moment.cursor <= end:
+        return False
+    return memory.allows(moment.text, proposal) and not _takes_back(moment, proposal)
+
+
+def _takes_back(moment: Moment, proposal: Proposal) -> bool:
+    """Whether the line would be what it was before: the user undid or deleted that."""
+    line = moment.text.count("\n", 0, proposal.start)
+    new = _new_line(moment.text, proposal).strip()
+    return any(
+        new in old
+        for before in moment.history
+        for first, last, old in changed_lines(before, moment.text)
+        if first <= line < max(last, first + 1)
+    )
+
+
+def _ordered(moment: Moment, found: Sequence[Proposal]) -> list[Proposal]:
+    """Nearest after the cursor first, then from the top."""
+    return sorted(found, key=lambda p: (p.start < moment.cursor, p.start))
+
+
+def _with_rest_of_line(moment: Moment, proposal: Proposal, found: Sequence[Proposal]) -> Proposal:
+    """The edit together with those of the same reason on its line, as one."""
+    start, end = line_span(moment.text, proposal.start)
+    same = sorted(
+        (p for p in found if p.reason == proposal.reason and start <= p.start and p.end <= end),
+        key=lambda p: p.start,
+    )
+    new, at = "", same[0].start
+    for part in same:
+        if part.start < at:
+            return proposal
+        new += moment.text[at : part.start] + part.new
+        at = part.end
+    return replace(proposal, start=same[0].start, end=at, new=new)
+
+
+def _diagnosed(moment: Moment) -> Iterable[Proposal]:
+    if moment.language != "python":
+        return
+    line = moment.text.count("\n", 0, moment.cursor)
+    near = [p for p in moment.problems if abs(p.line - line) <= _NEAR]
+    for problem in sorted(near, key=lambda p: abs(p.line - line)):
+        yield from sure_name_fixes(moment, problem)
+
+
+def _identity(text: str, proposal: Proposal) -> tuple[str, str, str]:
+    """Tells an edit wherever its line moves to: its kind, the line now, the line then."""
+    start, end = line_span(text, proposal.start)
+    return proposal.kind, text[start:end].strip(), _new_line(text, proposal).strip()
+
+
+def _new_line(text: str, proposal: Proposal) -> str:
+    start, _ = line_span(text, proposal.start)
+    _, end = line_span(text, proposal.end)
+    return text[start : proposal.start] + proposal.new + text[proposal.end : end]

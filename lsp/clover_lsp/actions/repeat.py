@@ -1,0 +1,205 @@
+"""The same edit was made in several places: the other places where it applies.
+
+Either the same tokens were replaced in the same surroundings, or calls of the same function got,
+lost or changed the same argument. Works on tokens, for any language.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from .callchange import CallChange, argument_edit, calls_of, changed_call
+from .diff import Hunk
+from .proposals import Change, Moment, Proposal
+from .tokens import Token, is_name, tokenize
+
+_CONTEXT = 4
+"""Tokens compared on each side."""
+_LONGEST = 12
+"""Tokens of a replacement; longer ones are no pattern."""
+_START, _END = "<line start>", "<line end>"
+
+
+@dataclass(frozen=True, slots=True)
+class _Pattern:
+    """`old` between `left` (nearest first) and `right` becomes `new`."""
+
+    old: tuple[str, ...]
+    new: tuple[str, ...]
+    left: tuple[str, ...]
+    right: tuple[str, ...]
+
+    @property
+    def is_specific(self) -> bool:
+        """Whether a match says anything: a name of some length, and more than two tokens."""
+        words = [t for t in (*self.old, *self.left, *self.right) if is_name(t)]
+        real = [t for t in (*self.old, *self.left, *self.right) if t not in (_START, _END)]
+        return any(len(word) > 2 for word in words) and len(real) >= 2
+
+
+def repeats(moment: Moment, change: Change) -> Iterator[Proposal]:
+    """Places where an edit that was made at least twice applies again."""
+    yield from _call_repeats(moment, change)
+    groups: dict[tuple[tuple[str, ...], tuple[str, ...]], list[Hunk]] = defaultdict(list)
+    for hunk in change.hunks:
+        if hunk.old != hunk.new and len(hunk.old) + len(hunk.new) <= _LONGEST:
+            groups[hunk.old, hunk.new].append(hunk)
+    for hunks in groups.values():
+        if len(hunks) >= 2 and not _is_scoped(hunks, moment, change):
+            yield from _matches(hunks, moment)
+
+
+def _is_scoped(hunks: Sequence[Hunk], moment: Moment, change: Change) -> bool:
+    """Whether it is a name of one function or class, which `rename` follows better."""
+    first = hunks[0]
+    if moment.language != "python" or len(first.old) != 1 or not is_name(first.old[0]):
+        return False
+    for hunk in hunks:
+        was = change.names.at(hunk.start, hunk.end)
+        symbol = change.names.symbol(was) if was is not None else None
+        if symbol is not None and symbol.scope is not None:
+            return True
+    return False
+
+
+def _matches(hunks: Sequence[Hunk], moment: Moment) -> Iterator[Proposal]:
+    tokens = moment.tokens
+    spots = [_spot(moment, hunk) for hunk in hunks]
+    pattern = _common_pattern(hunks[0], spots, tokens)
+    if not pattern.is_specific:
+        return
+    found = list(_places(pattern, tokens))
+    low, high = min(s[0] for s in spots), max(s[0] for s in spots)
+    skipped = sum(1 for at in found if low < at < high)
+    confidence = _confidence(len(hunks), skipped, pattern)
+    for at in found:
+        if "f" in pattern.new and not _formats(tokens, at + len(pattern.old)):
+            continue
+        last = at + len(pattern.old)
+        start = tokens[at].start if pattern.old else _gap(tokens, at)
+        end = tokens[last - 1].end if pattern.old else start
+        new = moment.text[hunks[0].new_start : hunks[0].new_end]
+        if not pattern.old or not pattern.new:
+            start, end, new = _with_blanks(moment.text, hunks[0], start, end, new)
+        shown = " ".join(pattern.new) or "nothing"
+        reason = f"{' '.join(pattern.old) or 'insert'} → {shown}, as in {len(hunks)} places"
+        yield Proposal(start, end, new, "repeat", confidence, reason)
+
+
+def _confidence(count: int, skipped: int, pattern: _Pattern) -> float:
+    """Grows with the evidence; places that were passed over speak against it."""
+    context = len(pattern.left) + len(pattern.right)
+    base = 0.9 if count > 2 else 0.85 if context >= 3 else 0.75 if context >= 2 else 0.6
+    return base - 0.3 * min(2, skipped)
+
+
+_Spot = tuple[int, int, int, int]
+"""Token numbers [first, last) of a hunk's new side, and the lines of its two ends."""
+
+
+def _spot(moment: Moment, hunk: Hunk) -> _Spot:
+    tokens = moment.tokens
+    first = bisect_left(tokens, hunk.new_start, key=lambda t: t.start)
+    last = first + len(hunk.new)
+    if first < last:
+        return first, last, tokens[first].line, tokens[last - 1].line
+    line = moment.text.count("\n", 0, hunk.new_start)
+    return first, last, line, line
+
+
+def _common_pattern(hunk: Hunk, spots: Sequence[_Spot], tokens: Sequence[Token]) -> _Pattern:
+    lefts = [_context(tokens, first - 1, -1, line) for first, _, line, _ in spots]
+    rights = [_context(tokens, last, +1, line) for _, last, _, line in spots]
+    return _Pattern(hunk.old, hunk.new, _shared(lefts), _shared(rights))
+
+
+def _context(tokens: Sequence[Token], at: int, step: int, line: int) -> list[str]:
+    """Up to `_CONTEXT` tokens of the line from `at` on, nearest first."""
+    found: list[str] = []
+    while len(found) < _CONTEXT:
+        if not 0 <= at < len(tokens) or tokens[at].line != line:
+            return [*found, _START if step < 0 else _END]
+        token = tokens[at]
+        found.append(f"<{token.kind}>" if token.kind in ("string", "comment") else token.text)
+        at += step
+    return found
+
+
+def _shared(contexts: Sequence[list[str]]) -> tuple[str, ...]:
+    shared: list[str] = []
+    for column in zip(*contexts, strict=False):
+        if len(set(column)) > 1:
+            break
+        shared.append(column[0])
+    return tuple(shared)
+
+
+def _places(pattern: _Pattern, tokens: Sequence[Token]) -> Iterator[int]:
+    """Token numbers at which the old tokens stand in the pattern's surroundings."""
+    size = len(pattern.old)
+    at_start = pattern.left[:1] == (_START,)
+    for at in range(len(tokens) - size + (1 if size else 0)):
+        if size and tokens[at].text != pattern.old[0]:
+            continue
+        if tuple(t.text for t in tokens[at : at + size]) != pattern.old:
+            continue
+        line = tokens[at].line if size or at_start or at == 0 else tokens[at - 1].line
+        end_line = tokens[at + size - 1].line if size else line
+        left = _context(tokens, at - 1, -1, line)[: len(pattern.left)]
+        right = _context(tokens, at + size, +1, end_line)[: len(pattern.right)]
+        if tuple(left) == pattern.left and tuple(right) == pattern.right:
+            yield at
+
+
+def _formats(tokens: Sequence[Token], at: int) -> bool:
+    """Whether `f` before the token would be a name, or the prefix of a string with fields."""
+    return at >= len(tokens) or tokens[at].kind != "string" or "{" in tokens[at].text
+
+
+def _gap(tokens: Sequence[Token], at: int) -> int:
+    """Where a token would be put in before token `at`."""
+    return tokens[at].start if at < len(tokens) else tokens[-1].end
+
+
+def _with_blanks(text: str, hunk: Hunk, start: int, end: int, new: str) -> tuple[int, int, str]:
+    """An insertion brings the blanks that the first one had; a deletion takes them along."""
+    if hunk.new:
+        following = text[hunk.new_end :]
+        blanks = following[: len(following) - len(following.lstrip(" "))]
+        return start, end, new + blanks
+    after = text[end:]
+    count = len(after) - len(after.lstrip(" "))
+    line_start = text.rfind("\n", 0, start) + 1
+    return start, end + (0 if text[line_start:start].strip() else count), new
+
+
+def _call_repeats(moment: Moment, change: Change) -> Iterator[Proposal]:
+    for made, openings in call_changes(moment, change).items():
+        if len(openings) < 2:
+            continue
+        low, high = min(openings), max(openings)
+        edits = []
+        for call in calls_of(made.name, moment.tokens):
+            edit = argument_edit(made, call, moment.tokens, moment.text)
+            if edit is not None and call.opening not in openings:
+                edits.append((call.opening, edit))
+        skipped = sum(1 for opening, _ in edits if low < opening < high)
+        confidence = (0.9 if len(openings) > 2 else 0.85) - 0.3 * min(2, skipped)
+        for _, edit in edits:
+            reason = f"change the call of {made.name} as in {len(openings)} other places"
+            yield Proposal(edit.start, edit.end, edit.new, "repeat", confidence, reason)
+
+
+def call_changes(moment: Moment, change: Change) -> dict[CallChange, set[int]]:
+    """How calls changed, each with the numbers of the opening brackets of the calls."""
+    before = tokenize(change.before, change.language) if change.hunks else []
+    found: dict[CallChange, set[int]] = defaultdict(set)
+    for hunk in change.hunks:
+        changed = changed_call(hunk, before, moment.tokens)
+        if changed is not None:
+            call, made = changed
+            found[made].add(call.opening)
+    return found
