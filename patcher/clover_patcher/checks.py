@@ -38,7 +38,7 @@ class Check:
 
     @property
     def import_first(self) -> str | None:
-        """The folder that comes first on the import path, relative to the worktree.
+        """The folder that comes first on the import path, relative to where the check runs.
 
         Absolute for a console script's own folder; None where the interpreter's options say
         that there is none.
@@ -50,8 +50,10 @@ class Check:
         return "" if self.arguments[0] == "-m" else str(Path(self.arguments[0]).parent)
 
     @classmethod
-    def parse(cls, command: str, root: Path) -> Check:
-        """Understands a command as typed; relative programs are looked up from `root`.
+    def parse(cls, command: str, folder: Path) -> Check:
+        """Understands a command as typed in `folder`, where relative programs are looked up.
+
+        Names of pytest tests (`test_x.py::test_y`) stand for `pytest` with them.
 
         Raises `UsageError` where the text is empty or has an open quote, and where the program
         does not exist.
@@ -62,10 +64,12 @@ class Check:
             raise UsageError(f"the check `{command}` has an open quote: close it") from exc
         if not words:
             raise UsageError("the check is empty: give a command, such as `pytest tests`")
-        program = _find(words[0], root)
+        if "::" in words[0] and (folder / words[0].split("::")[0]).is_file():
+            words.insert(0, "pytest")
+        program = _find(words[0], folder)
         argv = (program, *words[1:])
         if _PYTHON.fullmatch(Path(words[0]).name):
-            return _python_check(argv, command, root)
+            return _python_check(argv, command, folder)
         if Path(words[0]).name in ("pytest", "py.test"):
             interpreter = _script_interpreter(Path(program))
             if interpreter is not None:
@@ -73,7 +77,7 @@ class Check:
         return cls(argv, "command", command)
 
 
-def _python_check(argv: tuple[str, ...], command: str, root: Path) -> Check:
+def _python_check(argv: tuple[str, ...], command: str, folder: Path) -> Check:
     """`python -m pytest`, `python -m unittest` and `python file.py`; all else is a command."""
     at = 1
     while at < len(argv) and argv[at].startswith("-") and argv[at] not in ("-m", "-c", "-"):
@@ -84,16 +88,16 @@ def _python_check(argv: tuple[str, ...], command: str, root: Path) -> Check:
     if rest[:2] == ("-m", "unittest"):
         return Check(argv, "python", command, argv[0], flags, rest)
     if rest and not rest[0].startswith("-"):
-        if not (root / rest[0]).is_file():
+        if not (folder / rest[0]).is_file():
             raise UsageError(f"the check's script {rest[0]} does not exist: correct its path")
         return Check(argv, "python", command, argv[0], flags, rest)
     return Check(argv, "command", command)
 
 
-def _find(program: str, root: Path) -> str:
+def _find(program: str, folder: Path) -> str:
     """The program's absolute path; symbolic links stay, since they make an environment."""
     if os.sep in program:
-        path = Path(os.path.abspath(root / Path(program).expanduser()))
+        path = Path(os.path.abspath(folder / Path(program).expanduser()))
         if path.is_file() and os.access(path, os.X_OK):
             return str(path)
         problem = "is not executable" if path.exists() else "does not exist"

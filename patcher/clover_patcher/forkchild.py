@@ -47,7 +47,7 @@ _state: dict[str, Any] = {}
 
 def prepare(config: dict[str, Any]) -> dict[str, Any]:
     """Sets up the import system and imports the test framework; says what it found."""
-    mapper = paths.Mapper(config["worktree"], config["original_root"])
+    mapper = paths.Mapper(config["worktree"], config["original_root"], config["cwd"])
     _state["mapper"] = mapper
     sys.dont_write_bytecode = True
     if config["kind"] == "command":

@@ -38,6 +38,13 @@ class ServerOptions:
     tmp: Path
     original_root: Path | None = None
     isolate: bool = True
+    cwd: str = ""
+    """Where the check runs, relative to the worktree."""
+
+    @property
+    def folder(self) -> Path:
+        """Where the check runs."""
+        return self.worktree / self.cwd if self.cwd else self.worktree
 
 
 @dataclass(slots=True)
@@ -149,8 +156,9 @@ class ForkServer:
             "kind": check.kind,
             "argv": [_moved(a, options) for a in check.argv],
             "args": [_moved(a, options) for a in check.arguments],
-            "first": [] if first is None else [os.path.normpath(options.worktree / first)],
+            "first": [] if first is None else [os.path.normpath(options.folder / first)],
             "worktree": str(options.worktree),
+            "cwd": str(options.folder),
             "original_root": str(options.original_root) if options.original_root else None,
             "isolate": options.isolate,
         }
@@ -163,10 +171,11 @@ class ForkServer:
         ]
         env = _environment(options)
         try:
+            options.folder.mkdir(parents=True, exist_ok=True)
             with (options.tmp / _LOG).open("ab") as log:
                 return subprocess.Popen(
                     command,
-                    cwd=options.worktree,
+                    cwd=options.folder,
                     env=env,
                     stdin=subprocess.DEVNULL,
                     stdout=subprocess.DEVNULL,
@@ -236,7 +245,7 @@ def _environment(options: ServerOptions) -> dict[str, str]:
     env |= {
         "PYTHONDONTWRITEBYTECODE": "1",
         "TMPDIR": str(scratch),
-        "PWD": str(options.worktree),
+        "PWD": str(options.folder),
     }
     return env
 

@@ -34,10 +34,14 @@ def installed(path: str) -> bool:
 
 
 class Mapper:
-    """Knows the worktree and the repository that it was made from (both real paths)."""
+    """Knows the worktree, the repository that it was made from, and where the check starts.
 
-    def __init__(self, worktree: str, original: str | None) -> None:
+    All are real paths.
+    """
+
+    def __init__(self, worktree: str, original: str | None, cwd: str) -> None:
         self.worktree = worktree
+        self.cwd = cwd
         self.original = original if original != worktree else None
         self._relative: dict[str, str | None] = {}
 
@@ -79,7 +83,7 @@ class Mapper:
     def _find_relative(self, filename: str) -> str | None:
         if not filename or filename[0] == "<":
             return None
-        path = os.path.normpath(os.path.join(self.worktree, filename))
+        path = os.path.realpath(os.path.join(self.cwd, filename))  # patches go to the real file
         if not self.in_worktree(path):
             return None
         return os.path.relpath(path, self.worktree).replace(os.sep, "/")
@@ -166,7 +170,8 @@ def install(mapper: Mapper, first: list[str]) -> None:
 def export(mapper: Mapper) -> None:
     """For other programs: the worktree's folders come before any editable install."""
     if mapper.original is not None:
-        folders = [os.path.join(mapper.worktree, "src"), mapper.worktree]
+        tops = dict.fromkeys([mapper.cwd, mapper.worktree])
+        folders = [folder for top in tops for folder in (os.path.join(top, "src"), top)]
         _set_python_path(mapper, [f for f in folders if os.path.isdir(f)])
 
 

@@ -285,7 +285,7 @@ def main() -> None:
     os.set_inheritable(sock.fileno(), False)
     guard.prctl(guard.PR_SET_CHILD_SUBREAPER, 1)
     isolated, why = guard.leave_network() if config["isolate"] else (False, "not asked for")
-    os.chdir(config["worktree"])
+    os.chdir(config["cwd"])
     server = Server(config, sock)
     ready = server.child.prepare(config)
     send(sock, dict(ready, isolated=isolated, why=why))

@@ -8,17 +8,16 @@ files loaded already, and the original bytes come back.
 
 from __future__ import annotations
 
-import glob
 import shutil
 import tempfile
 import time
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 
 from .checks import Check
-from .edits import apply_edits, safe_path
+from .editing import Editor, drop_bytecode
 from .errors import Cancelled
 from .forkclient import ForkServer, Job, Reply, ServerLost, ServerOptions
 from .runs import CoverageLog, Tally, tail
@@ -41,7 +40,9 @@ class Runner:
 
     `timeout_s` replaces the limits that are otherwise derived from the baseline. `tmp` is an
     existing folder. `original_root` is the repository that the worktree was made from: what an
-    editable install would import from there is imported from the worktree.
+    editable install would import from there is imported from the worktree. `cwd` is the folder
+    where the check runs, relative to the worktree, with posix separators ("" is the top); it is
+    made where it does not exist.
 
     Not for several threads at once. Raises `UsageError` where the check's interpreter cannot
     import the test framework.
@@ -55,6 +56,7 @@ class Runner:
         timeout_s: float | None = None,
         tmp: Path,
         original_root: Path | None = None,
+        cwd: str = "",
         network: bool = False,
     ) -> None:
         self.check = check
@@ -63,7 +65,8 @@ class Runner:
         self.imported_outside: tuple[str, ...] = ()
         self._tmp = Path(tempfile.mkdtemp(prefix="runner-", dir=tmp))
         original = original_root.resolve() if original_root is not None else None
-        self._options = ServerOptions(check, self.worktree, self._tmp, original, not network)
+        self._options = ServerOptions(check, self.worktree, self._tmp, original, not network, cwd)
+        self._editor = Editor(self.worktree)
         self._born = time.time()
         self._failing: tuple[str, ...] = ()
         self._expected: frozenset[str] = frozenset()
@@ -129,12 +132,11 @@ class Runner:
         """Runs the check with the edits in place: first the failing tests, then everything.
 
         `only_failing=False` skips the first part. The original bytes are restored in any case.
-        Raises `UsageError` for edits of files that must not be written, `TreeChanged` where a
-        file is gone, `ValueError` for edits that overlap.
+        Raises as `Editor.edited` does.
         """
         cold = bool(self._server.loaded & {edit.path for edit in edits})
         try:
-            with self._edited(edits) as paths:
+            with self._editor.edited(edits) as paths:
                 if cold:
                     self._restart()
                 if only_failing and self._failing:
@@ -370,31 +372,6 @@ class Runner:
             with suppress(OSError):
                 if source.stat().st_mtime >= self._born:
                     drop_bytecode([source])
-
-    @contextmanager
-    def _edited(self, edits: Sequence[Edit]) -> Iterator[frozenset[str]]:
-        """Writes the edits; restores the original bytes at the end."""
-        paths = frozenset(edit.path for edit in edits)
-        files = {path: safe_path(self.worktree, path) for path in paths}
-        before = {path: file.read_bytes() for path, file in files.items()}
-        after = {p: apply_edits(b, [e for e in edits if e.path == p]) for p, b in before.items()}
-        drop_bytecode(files.values())
-        try:
-            for path, file in files.items():
-                file.write_bytes(after[path])
-            yield paths
-        finally:
-            for path, file in files.items():
-                file.write_bytes(before[path])
-            drop_bytecode(files.values())
-
-
-def drop_bytecode(sources: Iterable[Path]) -> None:
-    """Forgets compiled forms of files: their time and size may look unchanged after an edit."""
-    for source in sources:
-        pattern = f"{glob.escape(source.stem)}.*.pyc"
-        for compiled in (source.parent / "__pycache__").glob(pattern):
-            compiled.unlink(missing_ok=True)
 
 
 def _lost(why: str) -> dict[str, object]:

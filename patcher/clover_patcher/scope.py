@@ -37,12 +37,16 @@ def resolve_paths(root: Path, cwd: Path, paths: Sequence[str]) -> list[str]:
 
 
 def select_files(
-    python_files: Sequence[str], paths: Sequence[str], check_words: Sequence[str] = ()
+    python_files: Sequence[str],
+    paths: Sequence[str],
+    check_words: Sequence[str] = (),
+    cwd: str = "",
 ) -> list[str]:
     """Python files at or below `paths` (all where there are none) that patches may change.
 
-    Files that the check command names are tests too, unless a path names them explicitly or
-    nothing else could be patched. Raises `UsageError` where the paths leave nothing to patch.
+    Files that the check command, run in `cwd`, names are tests too, unless a path names them
+    explicitly or nothing else could be patched. Raises `UsageError` where the paths leave nothing
+    to patch.
     """
     chosen = [name for name in python_files if not paths or any(_below(name, p) for p in paths)]
     free = [name for name in chosen if not is_frozen(name)]
@@ -50,7 +54,8 @@ def select_files(
         where = ", ".join(path or "." for path in paths) or "this repository"
         why = "tests and their configuration are frozen" if chosen else "no Python file is there"
         raise UsageError(f"nothing to patch in {where}: {why}")
-    named = {posixpath.normpath(word.split("::")[0]) for word in check_words} - set(paths)
+    words = (posixpath.join(cwd, word.split("::")[0]) for word in check_words)
+    named = {posixpath.normpath(word) for word in words} - set(paths)
     return [name for name in free if name not in named] or free
 
 

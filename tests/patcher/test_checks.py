@@ -48,6 +48,17 @@ def test_python_is_looked_up_on_the_path(tmp_path: Path, monkeypatch: pytest.Mon
     assert (check.kind, check.interpreter) == ("pytest", str(python))
 
 
+def test_a_test_s_name_is_a_pytest_check(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    script = _script(tmp_path / "bin" / "pytest", f"#!{sys.executable}\nimport pytest\n")
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
+    (tmp_path / "test_x.py").write_text("def test_y(): pass\n")
+    check = Check.parse("'test_x.py::test_y[a b]' test_x.py::test_z", tmp_path)
+    assert (check.kind, check.argv[0]) == ("pytest", str(script))
+    assert check.arguments == ("test_x.py::test_y[a b]", "test_x.py::test_z")
+    with pytest.raises(UsageError, match="was not found"):
+        Check.parse("missing.py::test_y", tmp_path)
+
+
 def test_an_environment_s_python_is_not_resolved(tmp_path: Path) -> None:
     (tmp_path / "venv").mkdir()
     link = tmp_path / "venv" / "python"
