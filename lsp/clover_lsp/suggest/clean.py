@@ -23,7 +23,10 @@ halves of characters. Tab, LF and the joiners of emoji stay."""
 
 
 def clean(text: str, here: Scene) -> tuple[str, bool]:
-    """(text with LF line ends up to the first thing that does not belong there, was it cut?)"""
+    """(text with LF line ends up to the first thing that does not belong there, was it cut?)
+
+    A marker ends a text as the model meant it; any other cut leaves it unfinished.
+    """
     text = to_lf(text)
     end = len(text)
     for found in _MARKER.finditer(text):
@@ -31,8 +34,7 @@ def clean(text: str, here: Scene) -> tuple[str, bool]:
             end = found.start()
             break
     unfit = _UNFIT.search(text, 0, end)
-    end = unfit.start() if unfit else end
-    return text[:end], end < len(text)
+    return text[: unfit.start() if unfit else end], unfit is not None
 
 
 def _own(marker: str, here: Scene) -> bool:
@@ -44,6 +46,8 @@ def _own(marker: str, here: Scene) -> bool:
 
 def reindent(text: str, here: Scene) -> str:
     """`text` with the document's kind of indentation, level for level."""
+    if not here.indentation.known:
+        return text
     lines = text.split("\n")
     first = 0 if here.on_blank_line and not here.in_text else 1
     indents = [indent_of(line) for line in lines[first:] if not is_blank(line)]

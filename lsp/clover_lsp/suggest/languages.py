@@ -19,6 +19,8 @@ class Language:
     line_comments: tuple[str, ...] = ()
     keywords: tuple[tuple[str, str], ...] = ()
     """Words that open a block, each with the word that closes it."""
+    indent: str = ""
+    """One level of indentation, where the language prescribes it."""
 
     @property
     def closing(self) -> dict[str, str]:
@@ -37,6 +39,7 @@ def _language(
     quotes: tuple[str, ...] = ('"',),
     characters: bool = False,
     keywords: tuple[tuple[str, str], ...] = (),
+    indent: str = "",
 ) -> Language:
     """`comments` that start with two signs and end elsewhere ("/*", "--[[") span lines."""
     parts = [re.escape(mark) for mark in sorted((*comments, *quotes), key=len, reverse=True)]
@@ -47,7 +50,7 @@ def _language(
         parts.append(rf"(?<![\w.:])(?:{'|'.join(words)})(?!\w)")
     parts.append(r"[()\[\]{}]")
     lines = tuple(c for c in comments if c not in SPANNING)
-    return Language(name, blocks, re.compile("|".join(parts)), lines, keywords)
+    return Language(name, blocks, re.compile("|".join(parts)), lines, keywords, indent)
 
 
 SPANNING = {"/*": "*/", "--[[": "]]", '"""': '"""', "'''": "'''", "`": "`", "[[": "]]"}
@@ -58,7 +61,9 @@ COMMENTS = frozenset(("/*", "--[[", "[["))
 _C_COMMENTS = ("//", "/*")
 _PYTHON = _language("python", "indent", comments=("#",), quotes=('"', "'", '"""', "'''"))
 _SCRIPT = _language("script", "brackets", comments=_C_COMMENTS, quotes=('"', "'", "`"))
-_GO = _language("go", "brackets", comments=_C_COMMENTS, quotes=('"', "`"), characters=True)
+_GO = _language(
+    "go", "brackets", comments=_C_COMMENTS, quotes=('"', "`"), characters=True, indent="\t"
+)
 _C = _language("c", "brackets", comments=_C_COMMENTS, characters=True)
 _LUA = _language(
     "lua", "end", comments=("--", "--[["), quotes=('"', "'", "[["), keywords=_LUA_BLOCKS

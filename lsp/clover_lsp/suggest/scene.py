@@ -77,7 +77,7 @@ def scene(place: Place) -> Scene:
         line_after,
         line_above(before),
         tuple(lines_below(after)),
-        indentation(before, after),
+        indentation(before, after, lang.indent),
         state,
         pending,
         max(0, open_here - len(pending)),

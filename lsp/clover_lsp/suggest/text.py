@@ -74,6 +74,8 @@ class Indentation:
     """How a document indents: `unit` is one level (a tab, or some spaces)."""
 
     unit: str
+    known: bool = True
+    """False where neither the document nor the language tells."""
 
     @property
     def width(self) -> int:
@@ -87,18 +89,14 @@ class Indentation:
         return at
 
 
-def indentation(before: str, after: str) -> Indentation:
-    """From the lines around the cursor; four spaces where they do not tell."""
-    near = before[-_SAMPLE:] + after[:_SAMPLE]
-    indents = _INDENT.findall(near)
-    tabs = sum(i[0] == "\t" for i in indents)
-    if 2 * tabs > len(indents):
+def indentation(before: str, after: str, default: str = "") -> Indentation:
+    """From the lines around the cursor, else the language's `default`, else four spaces."""
+    indents = _INDENT.findall(before[-_SAMPLE:] + after[:_SAMPLE])
+    if not indents:
+        return Indentation(default or " " * 4, known=bool(default))
+    if 2 * sum(i[0] == "\t" for i in indents) > len(indents):
         return Indentation("\t")
-    steps: Counter[int] = Counter()
-    last = 0
-    for indent in indents:
-        width = len(indent)
-        steps[abs(width - last)] += 1
-        last = width
+    widths = [len(i) for i in indents]
+    steps = Counter(abs(a - b) for a, b in zip(widths, [0, *widths], strict=False))
     likely = [step for step, _ in steps.most_common() if step in (2, 3, 4, 8)]
     return Indentation(" " * (likely[0] if likely else 4))
