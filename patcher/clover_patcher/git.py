@@ -98,6 +98,30 @@ class Repository:
             out = _git(repo, "rev_parse", "--verify", "--quiet", "HEAD^{commit}", check=False)
         return out.strip().decode() or None
 
+    def committed_versions(self, limit: int, max_bytes: int) -> list[tuple[str, bytes]]:
+        """(path, content in HEAD) of tracked files that may differ from HEAD, in git's order.
+
+        At most `limit` files of at most `max_bytes`. Only stored objects and file times are read,
+        so no content filter, textconv or external diff runs; a file that was only touched is
+        listed too. Empty where there is no commit yet.
+        """
+        found: list[tuple[str, bytes]] = []
+        with _repo(self.root) as repo:
+            raw = _git(
+                repo, "diff_index", "--raw", "-z", "--no-renames", "--ignore-submodules=all",
+                "HEAD", "--", check=False,
+            )  # fmt: skip
+            fields = raw.split(b"\0")
+            for info, name in zip(fields[::2], fields[1::2], strict=False):
+                blob = info.split(b" ")[2].decode()
+                if len(found) == limit:
+                    break
+                if not info.endswith(b" M") or info.startswith(b":" + _GITLINK):
+                    continue
+                if int(_git(repo, "cat_file", "-s", blob)) <= max_bytes:
+                    found.append((os.fsdecode(name), _git(repo, "cat_file", "blob", blob)))
+        return found
+
     def add_worktree(self, path: Path) -> None:
         """Makes a detached worktree at HEAD with an index and no files.
 
