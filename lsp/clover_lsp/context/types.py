@@ -75,6 +75,8 @@ class Lookup:
     rivals: int
     """How many places with the same evidence continue differently."""
     path: str
+    followed: int = 0
+    """How many tokens after `text` are the same as those after the cursor (more evidence)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,105 @@
+"""The names that matter at a place: what is used near the cursor, and where it comes from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+
+from .symbols import Import, Symbols, identifiers
+
+ABOVE_LINES = 30
+BELOW_LINES = 12
+MAX_NAMES = 24
+KNOWN_CHARS = 30_000
+"""So much text on each side of the cursor counts as read by the model already."""
+_COMMON_TEXT = """
+and any args assert async await auto bool boolean break byte case catch char class cls const
+continue def default del delete dict double elif else enum except export extends extern final
+finally float for fn from func function global goto impl implements import inline int interface
+kwargs lambda len let list local long match mod mut namespace new nil none null number object
+package pass print private protected pub public raise range return self set short signed static
+str string struct super switch template then this throw throws true false try tuple type typedef
+typename typeof union unsigned use using var void volatile where while with yield None True
+False string
+"""
+_COMMON = frozenset(_COMMON_TEXT.split())
+
+
+@dataclass(frozen=True)
+class Focus:
+    """The surroundings of a cursor, read once for all rankings."""
+
+    prefix: str
+    suffix: str
+    symbols: Symbols | None
+
+    @cached_property
+    def weights(self) -> dict[str, float]:
+        """Names near the cursor with a weight that falls with their distance, heaviest first."""
+        above = self.prefix[-120 * ABOVE_LINES :].split("\n")[-ABOVE_LINES:]
+        below = self.suffix[: 120 * BELOW_LINES].split("\n")[:BELOW_LINES]
+        weights: dict[str, float] = {}
+        near = [(line, n) for n, line in enumerate(reversed(above))]
+        near += [(line, n + 4) for n, line in enumerate(below)]
+        for line, far in near:
+            for name in identifiers(line):
+                if name not in _COMMON:
+                    weights[name] = weights.get(name, 0.0) + 1.0 / (1.0 + far / 6.0)
+        ranked = sorted(weights.items(), key=lambda item: (-item[1], item[0]))
+        return dict(ranked)
+
+    @cached_property
+    def names(self) -> list[str]:
+        return list(self.weights)[:MAX_NAMES]
+
+    @cached_property
+    def imports(self) -> dict[str, Import]:
+        """Local name → import of the document."""
+        return {i.local: i for i in self.symbols.imports} if self.symbols else {}
+
+    @cached_property
+    def own_names(self) -> frozenset[str]:
+        """What the document defines itself: the prefix and suffix show it."""
+        return frozenset(d.name for d in self.symbols.definitions) if self.symbols else frozenset()
+
+    @cached_property
+    def known_lines(self) -> frozenset[str]:
+        """Stripped lines that the model reads in any case."""
+        text = self.prefix[-KNOWN_CHARS:] + "\n" + self.suffix[:KNOWN_CHARS]
+        return frozenset(line.strip() for line in text.split("\n") if len(line.strip()) > 3)
+
+    def rarity(self, frequency: Callable[[str], float]) -> dict[str, float]:
+        """The names' weights times how rare each is in the repository."""
+        return {name: self.weights[name] * frequency(name) for name in self.names}
+
+
+def from_module(path: str, module: str) -> float:
+    """How well a file's path fits a module's name as written in an import, 0..1.
+
+    `a.b` fits `a/b.py`, `src/a/b/__init__.py`; `./util` fits `util.ts`, `util/index.js`;
+    `crate::net` fits `src/net.rs`; `<list.h>` fits `include/list.h`.
+    """
+    if not module:
+        return 0.0
+    for mark in ("::", "/", "."):
+        separator = mark
+        if mark in module.strip("."):
+            break
+    stem = path.rpartition(".")[0] if "." in path.rpartition("/")[2] else path
+    parts = stem.split("/")
+    if parts[-1] in ("__init__", "index", "mod", "init", "lib"):
+        parts.pop()
+    wanted = [p for p in module.split(separator) if p not in ("", ".", "..", "crate", "self")]
+    if wanted and "." in wanted[-1] and separator == "/":
+        wanted[-1] = wanted[-1].rpartition(".")[0]
+    if separator == "." and wanted[-1:] == ["h"]:
+        wanted.pop()
+    matched = 0
+    for mine, theirs in zip(reversed(parts), reversed(wanted), strict=False):
+        if mine != theirs:
+            break
+        matched += 1
+    if wanted and not matched and wanted[-1:] == parts[-2:-1]:
+        return 0.5  # a package (Go, Java, Rust) is the folder of the file
+    return matched / len(wanted) if wanted else 0.0
