@@ -14,6 +14,7 @@ import os
 import sys
 import traceback
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 from clover_code import __version__
 from clover_code.errors import UserError
@@ -21,8 +22,10 @@ from clover_code.places import STDIN
 
 COMMANDS = {
     "fix": "clover_code.fix_cmd",
+    "undo": "clover_code.undo_cmd",
     "infill": "clover_code.infill_cmd",
     "lsp": "clover_code.lsp_cmd",
+    "stats": "clover_code.stats_cmd",
     "doctor": "clover_code.doctor",
 }
 
@@ -75,6 +78,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         logging.basicConfig(level=logging.DEBUG, format="%(name)s: %(message)s")
     run: Callable[[argparse.Namespace], int] = args.run
     try:
+        _tidy()
         code = run(args)
         sys.stdout.flush()
         return code
@@ -87,6 +91,19 @@ def main(argv: Sequence[str] | None = None) -> int:
         return BROKEN_PIPE
     except Exception as error:  # the last resort: nothing may end in a raw traceback
         return _report(error, args.debug)
+
+
+def _tidy() -> None:
+    """Settles what a killed run left behind in the repository around the current folder."""
+    from clover_patcher.leftovers import leftovers
+
+    with contextlib.suppress(OSError):
+        here = Path.cwd()
+        if leftovers(here):
+            from clover_patcher.recovery import tidy
+
+            for line in tidy(here):
+                print(f"clover-code: note: {line}", file=sys.stderr)
 
 
 def _report(error: Exception, debug: bool) -> int:

@@ -55,6 +55,7 @@ class Provider:
     failures: int = 0
     not_before: float = 0.0
     error: str = ""
+    is_starting: bool = False
     _engine: Engine | None = None
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -82,6 +83,7 @@ class Provider:
             health = engine.health(start=True)
             if not health.ready:
                 self.failed(EngineUnavailable(health.detail))
+        self.is_starting = False
 
     def failed(self, error: EngineError) -> None:
         """A first crash restarts at once; failures in a row wait twice as long each time."""
@@ -198,15 +200,16 @@ class Engines:
         for provider in self.providers:
             if provider.knows(language) and time.monotonic() >= provider.not_before:
                 if not provider.engine.health().ready:
+                    provider.is_starting = True
+                    self.changed()
                     provider.start()
                     self.changed()
                 return
 
     @property
     def is_loading(self) -> bool:
-        """A model was started and is not ready yet."""
-        found = [provider.health() for provider in self.providers]
-        return any(h is not None and not h.ready and h.pid is not None for h in found)
+        """A model is on its way."""
+        return any(provider.is_starting for provider in self.providers)
 
     def describe(self, language: str | None = None) -> tuple[bool, str]:
         """(Does it work?, which engine answers and why) in words, for one language or all."""

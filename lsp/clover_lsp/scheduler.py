@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import time
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
@@ -40,11 +41,13 @@ class Workers:
 class Ticket:
     """One request for one document. `cancel` is what the engine looks at."""
 
-    __slots__ = ("_over", "cancel", "key")
+    __slots__ = ("_over", "cancel", "ended_at", "key")
 
     def __init__(self, key: str) -> None:
         self.key = key
         self.cancel = CancelToken()
+        self.ended_at: float | None = None
+        """When `end` was first called (monotonic seconds)."""
         self._over: asyncio.Event | None = None
 
     @property
@@ -54,6 +57,8 @@ class Ticket:
 
     def end(self) -> None:
         """Stops the engine within one step; event loop only."""
+        if self.ended_at is None:
+            self.ended_at = time.monotonic()
         self.cancel.cancel()
         if self._over is not None:
             self._over.set()

@@ -25,9 +25,13 @@ from pygls.capabilities import ServerCapabilitiesBuilder
 from pygls.lsp.server import LanguageServer
 
 from clover_lsp.capabilities import Capabilities
-from clover_lsp.context.types import ContextRoom
-from clover_lsp.documents import Documents, uri_path
+from clover_lsp.completer import Completer
+from clover_lsp.context.types import ContextRoom, Place
+from clover_lsp.documents import Documents, Snapshot, uri_path
 from clover_lsp.engines import Engines, choose_engines
+from clover_lsp.metrics import Metrics
+from clover_lsp.notebooks import Notebooks
+from clover_lsp.offers import Offers
 from clover_lsp.protocol import CloverProtocol
 from clover_lsp.scheduler import Tickets, Workers
 from clover_lsp.settings import SECTION, Settings
@@ -46,6 +50,7 @@ FEATURES = (
     "completion",
     "acceptance",
     "status",
+    "context",
     "watched",
     "commands",
     "fix_action",
@@ -86,18 +91,23 @@ class CloverServer(LanguageServer):
         self._make_engines = engines or (lambda settings: choose_engines(settings.engine))
         self._on_initialize: list[Callable[[types.InitializeParams], None]] = []
         self._on_settings: list[Callable[[Settings], None]] = []
+        self._on_ready: list[Callable[[], None]] = []
         self._complained: set[str] = set()
         self._tasks: set[asyncio.Task[Any]] = set()
         self.buffers = Workspace()
+        self.notebooks = Notebooks(self.buffers.documents)
         self.settings = Settings()
         self.capabilities = Capabilities()
         self.roots: tuple[str, ...] = ()
         """Folders of the workspace, as paths."""
         self.workers = Workers()
+        self.offers = Offers()
+        self.metrics = Metrics()
         self.tickets = Tickets()
         """The current interactive request of each document."""
         self.status = Status(lambda params: self.protocol.notify("didChangeStatus", params))
         self.engine = Engines([], "not initialized")
+        self.completer = Completer(self)
         self.feature(types.INITIALIZE)(self._initialize)
         self.feature(types.INITIALIZED)(self._initialized)
         self.load_features()
@@ -110,6 +120,17 @@ class CloverServer(LanguageServer):
     @property
     def context(self) -> ContextRoom:
         return self.buffers.context
+
+    def place(self, snapshot: Snapshot, offset: int) -> Place:
+        """What the model may see of the document; cells get their notebook's code around them."""
+        before, after = self.notebooks.around(snapshot)
+        return Place(
+            snapshot.uri,
+            snapshot.language,
+            before + snapshot.text[:offset],
+            snapshot.text[offset:] + after,
+            snapshot.version,
+        )
 
     @property
     def client_process(self) -> int | None:
@@ -143,6 +164,10 @@ class CloverServer(LanguageServer):
     def on_settings(self, call: Callable[[Settings], None]) -> None:
         """`call` runs whenever settings changed."""
         self._on_settings.append(call)
+
+    def on_ready(self, call: Callable[[], None]) -> None:
+        """`call` runs once, when the client is initialized and may be sent anything."""
+        self._on_ready.append(call)
 
     def start_task(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
         """Runs a coroutine beside the messages; an exception is logged."""
@@ -222,6 +247,8 @@ class CloverServer(LanguageServer):
 
     def _initialized(self, _: types.InitializedParams) -> Coroutine[Any, Any, None] | None:
         self.status.open()
+        for call in self._on_ready:
+            self.guard(call)
         return self._pull_settings() if self.capabilities.configuration else None
 
     async def _pull_settings(self) -> None:

@@ -1,6 +1,6 @@
 """Every setting of the server: one frozen dataclass, documented where it is defined.
 
-On the wire names are camelCase, as `cloverCode.completion.minConfidence` in an editor's settings,
+On the wire names are camelCase, as `clover.completion.minConfidence` in an editor's settings,
 or as nested objects in `initializationOptions`. Nothing here raises for what a user wrote: a bad
 value is a `Complaint` and the default stands.
 
@@ -16,7 +16,7 @@ from typing import Any, Literal
 
 from clover_engine.gate import SHOWN_CONFIDENCE
 
-SECTION = "cloverCode"
+SECTION = "clover"
 
 EngineName = Literal["auto", "embedded", "none"]
 MultiLine = Literal["auto", "never"]
@@ -117,10 +117,8 @@ class ContextSettings:
     ignore: tuple[str, ...] = option(
         (),
         "More files that must never be read, as patterns like those of `.gitignore`. They add to "
-        "the built-in list of secret files, to `.gitignore` and to `.cloverignore`.",
-    )
-    hide_secrets: bool = option(
-        True, "Leave out passwords, tokens and keys that stand inside files."
+        "the built-in list of secret files, to `.gitignore` and to `.cloverignore`. Passwords and "
+        "keys inside other files are always left out.",
     )
 
 

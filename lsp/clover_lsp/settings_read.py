@@ -24,6 +24,10 @@ class Complaint:
     """False: an unknown name, perhaps of another version."""
 
 
+EDITORS_OWN = frozenset({"server", "trace"})
+"""Groups that editors keep beside ours for themselves."""
+
+
 def camel(name: str) -> str:
     """`max_tokens` → `maxTokens`."""
     head, *tail = name.split("_")
@@ -36,7 +40,7 @@ def _snake(name: str) -> str:
 
 def read_settings(raw: object) -> tuple[Settings, tuple[Complaint, ...]]:
     """The settings in `raw`, and what is wrong in it. Takes nested objects, dotted names
-    (``{"completion.maxTokens": 32}``), and either of them inside an object `cloverCode`."""
+    (``{"completion.maxTokens": 32}``), and either of them inside an object `clover`."""
     if raw is None:
         return Settings(), ()
     if not isinstance(raw, Mapping):
@@ -53,7 +57,7 @@ def _inner(raw: Mapping[Any, Any]) -> Mapping[Any, Any]:
 
 
 def _nested(raw: Mapping[Any, Any]) -> dict[str, Any]:
-    """Turns dotted names into objects; a prefix `cloverCode.` is dropped."""
+    """Turns dotted names into objects; a prefix `clover.` is dropped."""
     tree: dict[str, Any] = {}
     for name, value in raw.items():
         path = str(name).removeprefix(SECTION + ".").split(".")
@@ -78,6 +82,8 @@ def _read_group(kind: Any, raw: Mapping[str, Any], where: str, complaints: list[
     for name, value in raw.items():
         full = f"{where}{name}"
         entry = known.get(name) or known.get(camel(_snake(str(name)).replace("-", "_")))
+        if entry is None and not where and name in EDITORS_OWN:
+            continue
         if entry is None:
             complaints.append(_unknown(full))
         elif value is None:

@@ -7,12 +7,12 @@ from collections.abc import Callable, Sequence
 
 from lsprotocol import types
 
+from clover_lsp.closed_room import ClosedRoom
 from clover_lsp.context.types import ContextRoom, Edit
 from clover_lsp.documents import Change, Documents, Snapshot
-from clover_lsp.no_context import NoContext
 
 log = logging.getLogger(__name__)
-Listener = Callable[[Snapshot, tuple[Edit, ...]], None]
+Listener = Callable[[Snapshot, Snapshot, tuple[Edit, ...]], None]
 
 
 class Workspace:
@@ -20,7 +20,7 @@ class Workspace:
 
     def __init__(self) -> None:
         self.documents = Documents()
-        self.context: ContextRoom = NoContext()
+        self.context: ContextRoom = ClosedRoom()
         self._on_change: list[Listener] = []
         self._on_open: list[Callable[[Snapshot], None]] = []
         self._on_close: list[Callable[[str], None]] = []
@@ -29,7 +29,7 @@ class Workspace:
         self._on_open.append(call)
 
     def on_change(self, call: Listener) -> None:
-        """`call(snapshot, edits)` runs after every change of an open document or cell."""
+        """`call(before, after, edits)` runs after every change of an open document or cell."""
         self._on_change.append(call)
 
     def on_close(self, call: Callable[[str], None]) -> None:
@@ -43,13 +43,14 @@ class Workspace:
         return snapshot
 
     def change(self, uri: str, version: int | None, changes: Sequence[Change]) -> None:
+        before = self.documents.get(uri)
         changed = self.documents.change(uri, version, changes)
-        if changed is None:
+        if before is None or changed is None:
             return
         snapshot, edits = changed
         _guard(self.context.changed, uri, snapshot.text, snapshot.version or 0, edits)
         for call in self._on_change:
-            _guard(call, snapshot, edits)
+            _guard(call, before, snapshot, edits)
 
     def close(self, uri: str) -> None:
         if self.documents.close(uri) is None:

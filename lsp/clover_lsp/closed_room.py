@@ -1,4 +1,4 @@
-"""A context room without an index: the current file only. Used before the workspace is known."""
+"""The context room until the real one is ready: it lets nothing be read, secrets least of all."""
 
 from __future__ import annotations
 
@@ -8,8 +8,11 @@ from clover_engine.api import CancelToken
 from clover_lsp.context.types import Context, Edit, IndexStatus, Place, Problem
 
 
-class NoContext:
-    """A `ContextRoom` that knows nothing."""
+class ClosedRoom:
+    """A `ContextRoom` that withholds everything. `reason` is what it says."""
+
+    def __init__(self, reason: str = "the workspace is still being opened") -> None:
+        self.reason = reason
 
     def start(self) -> None: ...
 
@@ -34,10 +37,10 @@ class NoContext:
     def gather(
         self, place: Place, budget_tokens: int, cancel: CancelToken | None = None
     ) -> Context:
-        return Context(place)
+        return Context(place, withheld=self.reason)
 
     def recent_edits(self, limit: int) -> Sequence[tuple[str, str, str]]:
         return ()
 
     def status(self) -> IndexStatus:
-        return IndexStatus("off")
+        return IndexStatus("indexing")

@@ -1,0 +1,58 @@
+"""The status item: which engine answers, and what the index is doing."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+
+from clover_lsp.documents import Snapshot
+from clover_lsp.server import CloverServer
+from clover_lsp.settings import Settings
+from clover_lsp.status import Report
+
+STATUS = "clover/status"
+"""Request: the params of `didChangeStatus` as they would be sent now."""
+INDEX_CHECK_S = 2.0
+
+
+@dataclass(slots=True)
+class _Status:
+    server: CloverServer
+    watch: asyncio.Task[None] | None = None
+
+    def opened(self, snapshot: Snapshot) -> None:
+        """Loads the model when the first document that it knows is opened."""
+        self.server.show_engine(snapshot.language)
+        if self.server.settings.suggests(snapshot.language):
+            self.server.workers.background.submit(self.server.engine.warm, snapshot.language)
+        if self.watch is None or self.watch.done():
+            self.watch = self.server.start_task(self.follow_index())
+
+    def configured(self, settings: Settings) -> None:
+        if not settings.completion.enabled:
+            self.server.status.report("setting", Report("Inactive", "suggestions are off"))
+        else:
+            self.server.status.clear("setting")
+
+    async def follow_index(self) -> None:
+        """Until the index is ready; looks again with the next document that is opened."""
+        while True:
+            status = self.server.context.status()
+            self.server.status.busy("index", status.state == "indexing")
+            if status.state == "failed":
+                self.server.status.report("index", Report("Warning", f"index: {status.detail}"))
+            else:
+                self.server.status.clear("index")
+            if status.state != "indexing":
+                return
+            await asyncio.sleep(INDEX_CHECK_S)
+
+    def asked(self, _: object) -> dict[str, object]:
+        return self.server.status.params()
+
+
+def register(server: CloverServer) -> None:
+    status = _Status(server)
+    server.buffers.on_open(status.opened)
+    server.on_settings(status.configured)
+    server.feature(STATUS)(status.asked)
