@@ -1,4 +1,4 @@
-"""`clover-code fix`: arguments, live progress, the diff or one JSON object."""
+"""`clover-code fix`: the arguments, the run, and where its results go."""
 
 from __future__ import annotations
 
@@ -6,37 +6,39 @@ import argparse
 import json
 import math
 import os
-import shutil
 import signal
 import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, Any
 
+from clover_code import fix_output as output
+from clover_code.errors import UserError
+from clover_code.fix_screen import Screen
 from clover_engine.errors import CheckpointError, EngineError, EngineUnavailable
 
 if TYPE_CHECKING:
     from clover_engine.api import Engine
     from clover_patcher.fix import FixResult
-    from clover_patcher.progress import Stage
 
-EXIT_CODES = """exit codes:
+EPILOG = """exit codes:
   0  fixed: the patch is in the working tree (with --dry-run: it would be)
   1  none found
   2  the request cannot be tried (the message says what to do)
   3  the check passes already, or fails differently each time
   4  a file changed meanwhile; the patch was printed, not applied
+  5  fixed, but the commit that --commit asks for was not made
   124  the time budget is spent
+  130  interrupted
+
+With --commit your hooks run as git runs them. What they refuse stays in the working tree.
+Every run is logged in the git directory, under clover/runs; nothing leaves this machine.
 """
 
-
-_INTERNAL = 70
-JSON_KEYS = (
-    *("status", "exit_code", "patch", "file", "line", "applied", "candidates_tried"),
-    *("candidates_passing", "rank", "seconds", "engine", "explanation", "notes", "error"),
-)
+_INTERNAL, _INTERRUPTED = 70, 130
+_STDOUT = Path("-")
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -45,21 +47,28 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         "fix",
         help="repair a program whose check fails",
         description="Finds a small patch that makes a failing check pass, and applies it.",
-        epilog=EXIT_CODES,
+        epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
+    _add_search_arguments(parser)
+    _add_applying_arguments(parser.add_argument_group("applying"))
+    _add_output_arguments(parser.add_argument_group("output"))
+    parser.set_defaults(run=run)
+
+
+def _add_search_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--check",
         required=True,
         metavar="CMD",
-        help='the failing command, run at the top of the repository ("pytest tests/test_x.py")',
+        help='the failing command, run where you are ("pytest tests/test_x.py")',
     )
     parser.add_argument(
         "paths", nargs="*", metavar="PATH", help="patch only these files or folders"
     )
-    parser.add_argument("--budget", type=_seconds, default=120.0, metavar="SECONDS")
-    parser.add_argument("--dry-run", action="store_true", help="print the patch, change nothing")
-    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    parser.add_argument(
+        "--budget", type=_seconds, default=120.0, metavar="SECONDS", help="default: 120"
+    )
     parser.add_argument(
         "--engine",
         choices=["embedded", "none"],
@@ -75,39 +84,72 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     parser.add_argument(
         "--jobs", type=_count, default=0, metavar="N", help="copies of the tree tried in parallel"
     )
-    parser.set_defaults(run=run)
+    parser.add_argument(
+        "--resume",
+        action="store_true",
+        help="skip candidates that failed in an earlier run of this check on this very tree",
+    )
+
+
+def _add_applying_arguments(group: argparse._ArgumentGroup) -> None:
+    group.add_argument("--dry-run", action="store_true", help="print the patch, change nothing")
+    group.add_argument(
+        "--commit",
+        action="store_true",
+        help="commit the patched files and nothing else; not if you have changed them yourself",
+    )
+    group.add_argument(
+        "--patch-out", type=Path, metavar="FILE", help="write the patch for git apply"
+    )
+
+
+def _add_output_arguments(group: argparse._ArgumentGroup) -> None:
+    group.add_argument("--json", action="store_true", help="print one JSON object")
+    group.add_argument(
+        "--sarif",
+        type=Path,
+        metavar="FILE",
+        help="write SARIF 2.1.0 with the patch in fixes; - prints",
+    )
+    group.add_argument(
+        "--swebench", metavar="INSTANCE_ID", help="print one line of a SWE-bench predictions file"
+    )
+    group.add_argument("--explain", action="store_true", help="say why this place and this patch")
+    group.add_argument(
+        "--ci", action="store_true", help="plain progress lines, no colour, whatever the terminal"
+    )
+    group.add_argument(
+        "--log", type=Path, metavar="FILE", help="append the run's log here (JSON lines)"
+    )
 
 
 def run(args: argparse.Namespace) -> int:
     """Runs the subcommand and returns its exit code."""
     from clover_patcher.errors import PatcherError
 
+    _require_outputs(args)
     started = time.monotonic()
-    screen = _Screen(sys.stderr, args.budget)
+    screen = Screen(sys.stderr, ci=args.ci)
     try:
         with _interruptible():
             result = _fix(args, screen)
     except (PatcherError, EngineError) as exc:
         screen.clear()
-        return _report_error(args, exc, time.monotonic() - started)
+        output.say(_words(exc))
+        return _report_error(args, exc, _exit_code(exc), time.monotonic() - started)
     except Exception as exc:
         screen.clear()
-        if args.json:
-            _print_error(exc, _INTERNAL, time.monotonic() - started)
+        _report_error(args, exc, _INTERNAL, time.monotonic() - started)
         raise  # for the main program, which knows how to report it
     except KeyboardInterrupt:
         screen.clear()
-        print("clover-code fix: interrupted", file=sys.stderr)
-        return 130
+        output.say("interrupted")
+        return _INTERRUPTED
     screen.clear()
-    if args.json:
-        print(json.dumps(_as_json(result)))
-    else:
-        _print_result(result)
-    return result.exit_code
+    return _report(args, result)
 
 
-def _fix(args: argparse.Namespace, screen: _Screen) -> FixResult:
+def _fix(args: argparse.Namespace, screen: Screen) -> FixResult:
     from clover_patcher.fix import FixRequest, fix
 
     request = FixRequest(
@@ -118,6 +160,9 @@ def _fix(args: argparse.Namespace, screen: _Screen) -> FixResult:
         dry_run=args.dry_run,
         check_timeout_s=args.check_timeout,
         jobs=args.jobs,
+        commit=args.commit,
+        log=args.log,
+        resume=args.resume,
     )
     engine = _engine(args.engine)
     try:
@@ -151,23 +196,88 @@ def _interruptible() -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def _report_error(args: argparse.Namespace, exc: Exception, seconds: float) -> int:
-    code = _exit_code(exc)
-    print(f"clover-code fix: {_one_line(exc)}", file=sys.stderr)
+def _require_outputs(args: argparse.Namespace) -> None:
+    """Finds out before the search, not after it, that a result could not be written."""
+    to_stdout = {
+        "--json": args.json,
+        "--sarif -": args.sarif == _STDOUT,
+        "--swebench": args.swebench is not None,
+        "--patch-out -": args.patch_out == _STDOUT,
+    }
+    chosen = [name for name, wanted in to_stdout.items() if wanted]
+    if len(chosen) > 1:
+        raise UserError(
+            f"{' and '.join(chosen)} both print: give one of them a file, or leave it out"
+        )
+    if args.dry_run and args.commit:
+        raise UserError("--dry-run changes nothing, so there is nothing to commit: leave out one")
+    for path in (args.sarif, args.patch_out, args.log):
+        if path is not None and path != _STDOUT and not _writable(path):
+            raise UserError(f"cannot write {path}: give a file in a folder that you may write to")
+
+
+def _writable(path: Path) -> bool:
+    return (
+        os.access(path if path.exists() else path.absolute().parent, os.W_OK) and not path.is_dir()
+    )
+
+
+def _report(args: argparse.Namespace, result: FixResult) -> int:
+    """Sends a run's result where the arguments say; returns the exit code."""
+    machine = args.json or args.swebench is not None or args.sarif == _STDOUT
     if args.json:
-        _print_error(exc, code, seconds)
+        output.print_json(output.as_json(result))
+    if args.swebench is not None:
+        _print_prediction(result, args.swebench)
+    if args.patch_out not in (None, _STDOUT):
+        _write(args.patch_out, result.patch)
+    if args.sarif is not None:
+        from clover_code.fix_sarif import as_sarif
+
+        _write_json(args.sarif, as_sarif(result, args.check))
+    if not args.json:
+        colour = not args.ci and output.wants_colour(sys.stdout)
+        output.print_text(result, diff=not machine, explain=args.explain, colour=colour)
+    elif args.explain:
+        output.print_reasons(result)
+    return result.exit_code
+
+
+def _report_error(args: argparse.Namespace, exc: Exception, code: int, seconds: float) -> int:
+    if args.json:
+        output.print_json(output.error_as_json(_words(exc), code, seconds))
+    if args.sarif is not None:
+        from clover_code.fix_sarif import error_as_sarif
+
+        _write_json(args.sarif, error_as_sarif(_words(exc), code))
     return code
 
 
-def _print_error(exc: Exception, code: int, seconds: float) -> None:
-    found: dict[str, Any] = dict.fromkeys(JSON_KEYS)
-    found |= {"status": "error", "exit_code": code, "error": _one_line(exc), "applied": False}
-    found |= {"candidates_tried": 0, "candidates_passing": 0, "seconds": round(seconds, 3)}
-    print(json.dumps(found | {"notes": []}))
+def _print_prediction(result: FixResult, instance_id: str) -> None:
+    try:
+        line = output.prediction(result, instance_id)
+    except UnicodeDecodeError:
+        output.say("note: the patch is not UTF-8, which a prediction cannot hold: none was printed")
+        return
+    output.print_json(line)
 
 
-def _one_line(said: object) -> str:
-    return " ".join(str(said).split()) or type(said).__name__
+def _write_json(path: Path, said: dict[str, Any]) -> None:
+    if path == _STDOUT:
+        output.print_json(said)
+    else:
+        _write(path, json.dumps(said, indent=2).encode() + b"\n")
+
+
+def _write(path: Path, data: bytes) -> None:
+    try:
+        path.write_bytes(data)
+    except OSError as exc:
+        raise UserError(f"cannot write {path}: {exc.strerror}; the fix itself is done") from exc
+
+
+def _words(exc: Exception) -> str:
+    return " ".join(str(exc).split()) or type(exc).__name__
 
 
 def _exit_code(exc: Exception) -> int:
@@ -176,83 +286,6 @@ def _exit_code(exc: Exception) -> int:
     if isinstance(exc, PatcherError):
         return exc.exit_code
     return 2 if isinstance(exc, CheckpointError | EngineUnavailable) else 1
-
-
-def _as_json(result: FixResult) -> dict[str, Any]:
-    from clover_engine.api import to_json
-
-    return {
-        "status": result.status,
-        "exit_code": result.exit_code,
-        "patch": result.patch.decode("utf-8", "surrogateescape") or None,
-        "file": result.path,
-        "line": result.line,
-        "applied": result.applied,
-        "candidates_tried": result.candidates_tried,
-        "candidates_passing": result.passing,
-        "rank": result.rank,
-        "seconds": result.seconds,
-        "engine": to_json(result.engine),
-        "explanation": result.explanation or None,
-        "notes": list(result.notes),
-        "error": result.error,
-    }
-
-
-def _print_result(result: FixResult) -> None:
-    """The diff on standard output, one line about it on standard error."""
-    sys.stdout.flush()
-    sys.stdout.buffer.write(result.patch)
-    sys.stdout.buffer.flush()
-    for note in result.notes:
-        print(f"clover-code fix: note: {_one_line(note)}", file=sys.stderr)
-    work = f"{result.candidates_tried} candidates tried in {result.seconds:.1f} s"
-    if result.error:
-        print(f"clover-code fix: {result.error} ({work})", file=sys.stderr)
-    else:
-        done = "fixed" if result.applied else "would fix"
-        print(f"clover-code fix: {done} {result.path}:{result.line} ({work})", file=sys.stderr)
-
-
-class _Screen:
-    """One live line on a terminal; nothing where standard error is not one."""
-
-    def __init__(self, stream: TextIO, budget_s: float) -> None:
-        self._stream = stream
-        self._live = stream.isatty() and os.environ.get("TERM") != "dumb"
-        self._budget_s = budget_s
-        self._drawn_at = -math.inf
-        self._stage: Stage | None = None
-
-    def event(self, stage: Stage, message: str, **numbers: float) -> None:
-        """Draws the line anew, at most ten times a second within one stage."""
-        now = time.monotonic()
-        if not self._live or (stage == self._stage and now - self._drawn_at < 0.1):
-            return
-        self._stage, self._drawn_at = stage, now
-        parts = [f"{stage:9}"]
-        if "tried" in numbers:
-            parts.append(f"{numbers['tried']:.0f} tried")
-        if numbers.get("passing"):
-            parts.append(f"{numbers['passing']:.0f} passing")
-        if "left_s" in numbers:
-            parts.append(f"{numbers['left_s']:.0f} s left")
-        self._draw("  ".join([*parts, _printable(message)]))
-
-    def clear(self) -> None:
-        """Removes the line."""
-        if self._live and self._stage is not None:
-            self._draw("")
-            self._stage = None
-
-    def _draw(self, text: str) -> None:
-        width = shutil.get_terminal_size().columns - 1
-        self._stream.write("\r\x1b[K" + text[:width])
-        self._stream.flush()
-
-
-def _printable(text: str) -> str:
-    return "".join(char if char.isprintable() else " " for char in text)
 
 
 def _seconds(text: str) -> float:

@@ -1,4 +1,4 @@
-"""Edits as bytes: applying them, showing them as a unified diff, writing them safely.
+"""Edits as bytes: applying them, showing them as a unified diff, and the steps of writing a file.
 
 Nothing here decodes a file. Line ends, byte order marks, encodings and a missing final newline
 survive because bytes outside an edit are never looked at.
@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import os
 import stat
-import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -19,8 +18,6 @@ from pathlib import Path, PurePosixPath
 from .errors import TreeChanged, UsageError
 from .types import Edit
 
-STAGED = (".clover-", ".tmp")
-"""How names of prepared files begin and end."""
 _CONTEXT = 3
 _NO_NEWLINE = b"\n\\ No newline at end of file\n"
 
@@ -67,37 +64,26 @@ def unified_diff(changed: Sequence[FileChange]) -> bytes:
     return b"".join(part for change in changed for part in _file_diff(change))
 
 
-def write_changes(root: Path, changed: Sequence[FileChange], staging: Path | None = None) -> None:
-    """Writes all changes below `root`, or none.
+def write_changes(root: Path, changed: Sequence[FileChange]) -> None:
+    """Writes all changes below `root`, or none: for copies of our own, see `apply` for the user's.
 
-    Each file must still hold its `before` bytes. Mode and hard links survive; the new content
-    replaces the old one in a single step (a hard-linked file is overwritten in place instead).
-    It is prepared in `staging`, so that a killed process leaves nothing in the tree, or next to
-    the file where `staging` is not given or on another file system.
-
-    Raises `TreeChanged` where a file differs, is missing or cannot be written any more, and
-    `UsageError` for a path that must not be written (see `safe_path`) or a read-only file.
+    Each file must still hold its `before` bytes. Raises `TreeChanged` where a file differs, is
+    missing or cannot be written any more, and `UsageError` for a path that must not be written
+    (see `safe_path`) or a read-only file.
     """
     targets = [safe_path(root, change.path) for change in changed]
-    staged: list[Path | None] = []
+    for target, change in zip(targets, changed, strict=True):
+        expect(target, change)
     done: list[int] = []
     try:
-        for change, target in zip(changed, targets, strict=True):
-            _expect(target, change)
-            staged.append(_stage(target, change.after, staging))
-        for number, (change, target) in enumerate(zip(changed, targets, strict=True)):
-            _expect(target, change)
+        for number, (target, change) in enumerate(zip(targets, changed, strict=True)):
             done.append(number)
-            _swap(staged[number], target, change.after)
-    except BaseException as exc:
+            overwrite(target, change.after)
+    except OSError as exc:
         for number in done:
-            _restore(targets[number], changed[number], in_place=staged[number] is None)
-        if isinstance(exc, OSError):
-            raise TreeChanged(f"could not write {exc.filename}: {exc.strerror}") from exc
-        raise
-    finally:
-        for temporary in filter(None, staged):
-            temporary.unlink(missing_ok=True)
+            with suppress(OSError):
+                overwrite(targets[number], changed[number].before)
+        raise TreeChanged(f"could not write {exc.filename}: {exc.strerror}") from exc
 
 
 def safe_path(root: Path, path: str) -> Path:
@@ -132,49 +118,43 @@ def sha256(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
-def _expect(target: Path, change: FileChange) -> None:
+def expect(target: Path, change: FileChange) -> None:
+    """Raises `TreeChanged` unless the file holds the change's `before` bytes."""
     try:
-        same = sha256(target.read_bytes()) == sha256(change.before)
+        same = target.read_bytes() == change.before
     except OSError:
         same = False
     if not same:
         raise TreeChanged(f"{change.path} changed meanwhile: run the command again")
 
 
-def _stage(target: Path, data: bytes, staging: Path | None = None) -> Path | None:
-    """Writes `data` to a new file; None where the target must keep its inode."""
+def stage(target: Path, data: bytes, staged: Path) -> None:
+    """Prepares a file that may replace `target`: same mode, owner and extended attributes.
+
+    `staged` must not exist and be on the target's file system. On disk when this returns.
+    """
     info = target.stat()
-    if info.st_nlink > 1:
-        return None
-    if staging is None or staging.stat().st_dev != target.parent.stat().st_dev:
-        staging = target.parent
-    handle, name = tempfile.mkstemp(prefix=STAGED[0], suffix=STAGED[1], dir=staging)
+    handle = os.open(staged, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     with os.fdopen(handle, "wb") as out:
         out.write(data)
         out.flush()
-        os.fchmod(out.fileno(), stat.S_IMODE(info.st_mode))
         with suppress(OSError):
             os.fchown(out.fileno(), info.st_uid, info.st_gid)
+        os.fchmod(out.fileno(), stat.S_IMODE(info.st_mode))
+        with suppress(OSError, AttributeError):  # not every system and file system has them
+            for name in os.listxattr(target):
+                os.setxattr(out.fileno(), name, os.getxattr(target, name))
         os.fsync(out.fileno())
-    return Path(name)
 
 
-def _swap(temporary: Path | None, target: Path, data: bytes) -> None:
-    if temporary is not None:
-        os.replace(temporary, target)
-        return
-    with target.open("r+b") as out:
-        out.write(data)
+def overwrite(target: Path, data: bytes) -> None:
+    """Writes over a file in place, front to back, so that its inode and links stay."""
+    with target.open("r+b", buffering=0) as out:
+        view = memoryview(data)
+        while view:
+            view = view[out.write(view) :]
         out.truncate()
-        out.flush()
         os.fsync(out.fileno())
-
-
-def _restore(target: Path, change: FileChange, *, in_place: bool) -> None:
-    """Puts the old bytes back where ours arrived, or half arrived."""
-    with suppress(OSError):
-        if in_place or target.read_bytes() == change.after:
-            _swap(_stage(target, change.before), target, change.before)
 
 
 def _file_diff(change: FileChange) -> Iterator[bytes]:

@@ -1,13 +1,16 @@
 """The only room that touches git: finding the repository, listing files, detached worktrees.
 
 GitPython's command runner is used and nothing else of it: every call opens a short-lived
-`Repo`, uses `repo.git.*`, and closes it. Three rules hold for every command:
+`Repo`, runs git in its folder, and closes it. Three rules hold for every command:
 
 - variables `GIT_*` of the surrounding process (a hook that calls us, say) do not reach git;
 - configuration of the repository that names programs (hooks, fsmonitor, transports) is
   overridden for the command, so that looking at a repository never runs its code;
 - the user's index is never locked or refreshed, and no file is added, checked out or cleaned,
   so that content filters have no occasion to run.
+
+The one exception is `run(..., as_user=True)`: a commit that the user asked for runs as if the user
+had typed it, with their hooks, filters and configuration.
 """
 
 from __future__ import annotations
@@ -39,6 +42,9 @@ _OVERRIDES = {
     "worktree.useRelativePaths": "false",
 }
 
+_IDENTITY = tuple(
+    f"GIT_{role}_{what}" for role in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL", "DATE")
+)
 _GITLINK = b"160000"
 _environ_lock = threading.RLock()
 
@@ -97,6 +103,14 @@ class Repository:
         with _repo(self.root) as repo:
             out = _git(repo, "rev_parse", "--verify", "--quiet", "HEAD^{commit}", check=False)
         return out.strip().decode() or None
+
+    def run(self, command: str, *args: str, check: bool = True, as_user: bool = False) -> bytes:
+        """Runs one git command at the top of the working tree and returns its standard output.
+
+        Raises `UsageError` with git's first line of complaint, unless `check` is false.
+        """
+        with _repo(self.root) as repo:
+            return _git(repo, command, *args, check=check, as_user=as_user)
 
     def committed_versions(self, limit: int, max_bytes: int) -> list[tuple[str, bytes]]:
         """(path, content in HEAD) of tracked files that may differ from HEAD, in git's order.
@@ -195,19 +209,26 @@ def _repo(path: Path, *, search: bool = False) -> Iterator[Repo]:
 
 
 def _git(
-    repo: Repo, command: str, *args: str, env: Mapping[str, str] | None = None, check: bool = True
+    repo: Repo,
+    command: str,
+    *args: str,
+    env: Mapping[str, str] | None = None,
+    check: bool = True,
+    as_user: bool = False,
 ) -> bytes:
     """Runs one git command and returns its standard output.
 
     Raises `UsageError` with git's first line of complaint, unless `check` is false.
     """
-    from git import GitCommandNotFound
+    from git import Git, GitCommandNotFound
 
+    base = _user_environment() if as_user else _environment()
+    where = Git(os.sep)(C=os.fspath(repo.working_dir))  # `repo.git` replaces $NAME in its folder
     with _clean_environ():
         try:
-            status, out, complaint = getattr(repo.git, command)(
+            status, out, complaint = getattr(where, command)(
                 *args,
-                env=_environment() | dict(env or {}),
+                env=base | dict(env or {}),
                 with_extended_output=True,
                 with_exceptions=False,
                 stdout_as_string=False,
@@ -243,6 +264,12 @@ def _environment() -> dict[str, str]:
         env[f"GIT_CONFIG_KEY_{number}"] = key
         env[f"GIT_CONFIG_VALUE_{number}"] = value
     return env
+
+
+def _user_environment() -> dict[str, str]:
+    """The same for a command of the user's: who they are, and no question that nobody answers."""
+    known = {name: os.environ[name] for name in _IDENTITY if name in os.environ}
+    return known | {"GIT_TERMINAL_PROMPT": "0"}
 
 
 @contextmanager

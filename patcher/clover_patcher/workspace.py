@@ -28,10 +28,10 @@ from typing import Any
 from .edits import sha256
 from .errors import TreeChanged, UsageError
 from .git import Listing, Repository
+from .leftovers import WORKSPACES
 from .overlay import require_overlay, write_overlay
 from .snapshot import Stamp, copy_files, total_size, unchanged, worth_copying
 
-_PREFIX = "clover-fix-"
 _LOCK, _OWNER = "lock", "owner.json"
 _MEMORY, _MEMORY_BYTES, _ROOM = Path("/dev/shm"), 64 << 20, 16
 """A file system in memory, the largest tree that goes there, and how often it must fit."""
@@ -103,6 +103,12 @@ class Workspace:
         assert self._listing is not None, "the workspace is not open"
         return [name for name in self._listing.files if name in self.stamps]
 
+    @property
+    def files(self) -> tuple[str, ...]:
+        """All files of the snapshot, except ignored ones."""
+        assert self._listing is not None, "the workspace is not open"
+        return self._listing.files
+
     def read(self, path: str) -> bytes:
         """A Python file's bytes as of the snapshot.
 
@@ -166,11 +172,11 @@ class Workspace:
 def sweep(repository: Repository) -> None:
     """Removes what killed runs left behind: unlocked folders and worktree records."""
     for place in _places(repository.root):
-        for folder in place.glob(_PREFIX + "*"):
+        for folder in place.glob(WORKSPACES + "*"):
             with suppress(OSError):
                 _remove_if_stale(folder)
     for tree in repository.worktrees():
-        if not tree.exists() and any(part.startswith(_PREFIX) for part in tree.parts):
+        if not tree.exists() and any(part.startswith(WORKSPACES) for part in tree.parts):
             repository.remove_worktree(tree)
 
 
@@ -205,7 +211,7 @@ def _places(root: Path) -> list[Path]:
 def _claim(parent: Path) -> tuple[Path, int]:
     """Makes a new locked folder."""
     while True:
-        folder = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=parent))
+        folder = Path(tempfile.mkdtemp(prefix=WORKSPACES, dir=parent))
         lock = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT, 0o600)
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

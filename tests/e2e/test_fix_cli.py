@@ -25,21 +25,11 @@ PROJECTS = sorted(
 )
 COMMAND = [sys.executable, "-m", "clover_code.main", "fix"]
 KEYS = {
-    "status",
-    "exit_code",
-    "patch",
-    "file",
-    "line",
-    "applied",
-    "candidates_tried",
-    "candidates_passing",
-    "rank",
-    "seconds",
-    "engine",
-    "explanation",
-    "notes",
-    "error",
+    *("schema", "status", "exit_code", "error", "notes", "applied", "fix_id", "commit"),
+    *("patch", "patch_base64", "root", "file", "line", "files", "candidates_tried"),
+    *("candidates_passing", "rank", "seconds", "engine", "explanation", "suspects", "log"),
 }
+"""The documented schema: a key may be added, none may go."""
 
 
 SHIPPED = (Path(clover_engine.__file__).parent / "weights/nano/config.json").exists()

@@ -1,0 +1,163 @@
+"""What `clover-code fix` prints at the end: a diff and a line about it, JSON, a prediction."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import sys
+from typing import TYPE_CHECKING, Any, TextIO
+
+if TYPE_CHECKING:
+    from clover_patcher.fix import FixResult
+
+SCHEMA = 1
+"""Number of the JSON object's schema; keys are added without a new number, never removed."""
+JSON_KEYS = (
+    *("schema", "status", "exit_code", "error", "notes", "applied", "fix_id", "commit"),
+    *("patch", "patch_base64", "root", "file", "line", "files", "candidates_tried"),
+    *("candidates_passing", "rank", "seconds", "engine", "explanation", "suspects", "log"),
+)
+
+_BOLD, _RED, _GREEN, _CYAN, _PLAIN = b"\x1b[1m", b"\x1b[31m", b"\x1b[32m", b"\x1b[36m", b"\x1b[m"
+_HEADERS = (b"diff --git", b"--- ", b"+++ ")
+
+
+def as_json(result: FixResult) -> dict[str, Any]:
+    """The run's JSON object."""
+    from clover_engine.api import to_json
+    from clover_patcher.edits import sha256
+
+    text, encoded = patch_text(result.patch)
+    why = result.explanation
+    suspects = why.suspects if why else ()
+    return {
+        "schema": SCHEMA,
+        "status": result.status,
+        "exit_code": result.exit_code,
+        "error": result.error,
+        "notes": list(result.notes),
+        "applied": result.applied,
+        "fix_id": result.fix_id,
+        "commit": result.commit,
+        "patch": text,
+        "patch_base64": encoded,
+        "root": str(result.root) if result.root else None,
+        "file": result.path,
+        "line": result.line,
+        "files": [
+            {"path": c.path, "before_sha256": sha256(c.before), "after_sha256": sha256(c.after)}
+            for c in result.changes
+        ],
+        "candidates_tried": result.candidates_tried,
+        "candidates_passing": result.passing,
+        "rank": result.rank,
+        "seconds": result.seconds,
+        "engine": to_json(result.engine),
+        "explanation": why.summary if why else None,
+        "suspects": [
+            {"path": s.path, "line": s.line, "score": s.score, "reasons": list(s.reasons)}
+            for s in suspects
+        ],
+        "log": str(result.log) if result.log else None,
+    }
+
+
+def error_as_json(message: str, exit_code: int, seconds: float) -> dict[str, Any]:
+    """The same for a run that could not take place."""
+    found: dict[str, Any] = dict.fromkeys(JSON_KEYS)
+    found |= {"schema": SCHEMA, "status": "error", "exit_code": exit_code, "error": message}
+    found |= {"candidates_tried": 0, "candidates_passing": 0, "seconds": round(seconds, 3)}
+    return found | {"applied": False, "notes": [], "files": [], "suspects": []}
+
+
+def prediction(result: FixResult, instance_id: str) -> dict[str, str]:
+    """One line of a SWE-bench predictions file; an empty patch where there is none.
+
+    Raises `UnicodeDecodeError` for a patch that is not UTF-8, which the format cannot hold.
+    """
+    from clover_patcher.message import tool
+
+    name = tool().replace(" ", "-")
+    model = result.engine.detail if result.engine.calls else ""
+    return {
+        "instance_id": instance_id,
+        "model_name_or_path": f"{name}-{model}" if model else name,
+        "model_patch": result.patch.decode(),
+    }
+
+
+def print_text(result: FixResult, *, diff: bool, explain: bool, colour: bool) -> None:
+    """The diff on standard output, all else on standard error: notes, reasons, one last line."""
+    if diff:
+        write_patch(result.patch, colour=colour)
+    for note in result.notes:
+        say(f"note: {note}")
+    if explain:
+        print_reasons(result)
+    work = f"{result.candidates_tried} candidates tried in {result.seconds:.1f} s"
+    if result.error:
+        say(f"{result.error} ({work})")
+    elif result.commit:
+        say(f"fixed {result.path}:{result.line} ({work}), commit {result.commit[:10]}; {_UNDO}")
+    elif result.applied:
+        say(f"fixed {result.path}:{result.line} ({work}); {_UNDO}")
+    else:
+        say(f"would fix {result.path}:{result.line} ({work})")
+
+
+def print_reasons(result: FixResult) -> None:
+    """Why this place and why this patch, on standard error."""
+    for line in result.explanation.lines() if result.explanation else ():
+        print(line, file=sys.stderr)
+
+
+_UNDO = "`clover-code undo` takes it back"
+
+
+def say(text: str) -> None:
+    """One line on standard error."""
+    print(f"clover-code fix: {' '.join(text.split())}", file=sys.stderr)
+
+
+def write_patch(patch: bytes, *, colour: bool) -> None:
+    """The patch on standard output, in its own bytes."""
+    sys.stdout.flush()
+    sys.stdout.buffer.write(coloured(patch) if colour else patch)
+    sys.stdout.buffer.flush()
+
+
+def wants_colour(stream: TextIO) -> bool:
+    """Whether the stream is a terminal whose user has not asked for plain text (NO_COLOR)."""
+    return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+
+def coloured(patch: bytes) -> bytes:
+    """The patch with git's colours, for a terminal."""
+    return b"".join(_coloured(line) for line in patch.splitlines(keepends=True))
+
+
+def print_json(said: dict[str, Any]) -> None:
+    """One JSON object on standard output, in one line of ASCII."""
+    print(json.dumps(said))
+
+
+def patch_text(patch: bytes) -> tuple[str | None, str | None]:
+    """The patch as text, or in Base64 where it is not UTF-8."""
+    if not patch:
+        return None, None
+    try:
+        return patch.decode(), None
+    except UnicodeDecodeError:
+        return None, base64.b64encode(patch).decode()
+
+
+def _coloured(line: bytes) -> bytes:
+    if line.startswith(_HEADERS):
+        colour = _BOLD
+    else:
+        colour = {b"-": _RED, b"+": _GREEN, b"@": _CYAN}.get(line[:1], b"")
+    if not colour:
+        return line
+    text = line.rstrip(b"\r\n")
+    return colour + text + _PLAIN + line[len(text) :]
