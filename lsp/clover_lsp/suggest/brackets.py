@@ -13,7 +13,7 @@ from functools import lru_cache
 from clover_lsp.suggest.languages import COMMENTS, SPANNING, Language
 
 _CLOSER = {"(": ")", "[": "]", "{": "}"}
-_WINDOW = 16_000
+_WINDOW = 8_000
 """Characters on each side of the cursor that are looked at."""
 
 

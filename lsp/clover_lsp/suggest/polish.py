@@ -25,6 +25,7 @@ from clover_lsp.suggest.text import BLANKS, first_line, indent_of, is_blank
 from clover_lsp.suggest.types import Draft, Popup, Suggestion
 
 _OPENERS = (":", "{", "(", "[", "then", "do", "else", "=>", ",")
+_ROUNDS = 4
 _DELETED = 8
 """Characters of a deletion that a longer suggestion must not begin with."""
 
@@ -47,8 +48,8 @@ def polish(
     typed = _after_typed(text, plan.must_start_with)
     if typed is None:
         return None
-    found = _fitted(typed, here, plan.multiline, draft.complete and not cut, popup is None)
-    if is_blank(found.text.replace("\n", "")) or _was_deleted(found.text, deleted):
+    found = _settled(typed, here, plan.multiline, draft.complete and not cut, popup is None)
+    if found is None or is_blank(found.text.replace("\n", "")) or _was_deleted(found.text, deleted):
         return None
     if popup is None:
         return Suggestion(found.text, draft.confidence, draft.origin, 0, found.replace_after)
@@ -67,6 +68,20 @@ def _after_typed(text: str, must_start_with: str) -> str | None:
     word = must_start_with.lstrip(BLANKS)
     body = text.lstrip(BLANKS)
     return body[len(word) :] if body.startswith(word) else None
+
+
+def _settled(
+    text: str, here: Scene, multiline: bool, complete: bool, may_replace: bool
+) -> Fit | None:
+    """`_fitted` until nothing changes: a shorter text may fit in a way that the longer did not.
+    Text that does not come to rest is rubbish."""
+    found = _fitted(text, here, multiline, complete, may_replace)
+    for _ in range(_ROUNDS):
+        again = _fitted(found.text, here, multiline, True, may_replace)
+        if again == found:
+            return found
+        found = again
+    return None
 
 
 def _fitted(text: str, here: Scene, multiline: bool, complete: bool, may_replace: bool) -> Fit:
