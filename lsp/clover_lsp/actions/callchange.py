@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from clover_lsp.context.types import Edit
@@ -30,13 +30,20 @@ class CallChange:
     old: Argument
     new: Argument
     count: int
-    """How many arguments there were before."""
+    """How many arguments there were before; -1 where that does not matter."""
 
     @property
     def keyword(self) -> str:
         """The name of an added or removed keyword argument."""
         argument = self.new or self.old
         return argument[0] if len(argument) > 2 and argument[1] == "=" else ""
+
+    @property
+    def general(self) -> CallChange:
+        """The same change of calls with any number of arguments, for a new keyword argument."""
+        if self.kind != "add" or not self.keyword or not self.at_end:
+            return self
+        return replace(self, index=-1, count=-1)
 
 
 def changed_call(
@@ -148,11 +155,12 @@ def _addition(
     tokens: Sequence[Token],
     text: str,
 ) -> Edit | None:
-    if change.new in arguments or len(arguments) != change.count:
+    if change.new in arguments or change.count not in (-1, len(arguments)):
         return None
     if change.keyword and any(a[:2] == (change.keyword, "=") for a in arguments):
         return None
-    return insertion(call, change.index, _join(change.new), tokens, text)
+    index = len(arguments) if change.index < 0 else change.index
+    return insertion(call, index, _join(change.new), tokens, text)
 
 
 def _join(argument: Argument) -> str:

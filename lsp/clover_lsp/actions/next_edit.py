@@ -67,17 +67,28 @@ def next_edits(
     `deadline_s`: no further former text is looked at once it has passed.
     """
     end = time.monotonic() + deadline_s
-    found: dict[tuple[int, int], Proposal] = {}
-    for before in dict.fromkeys(moment.history):
-        if before != moment.text:
-            change = Change.since(before, moment)
-            for source in (renames, signatures, repeats):
-                _keep_best(found, source(moment, change))
+    memory = memory or Memory()
+    for before in _baselines(moment):
+        found: dict[tuple[int, int], Proposal] = {}
+        change = Change.since(before, moment)
+        for source in (renames, signatures, repeats):
+            _keep_best(found, source(moment, change))
+        if best := _best(moment, found.values(), memory, limit):
+            return best
         if time.monotonic() > end:
-            break
-    if not any(p.confidence >= SHOWN for p in found.values()):
-        _keep_best(found, _diagnosed(moment))
-    allowed = [p for p in found.values() if _is_allowed(moment, p, memory or Memory())]
+            return []
+    return _best(moment, _diagnosed(moment), memory, limit)
+
+
+def _baselines(moment: Moment) -> list[str]:
+    """Former texts to compare with: the latest ones, and fewer and fewer of the older ones."""
+    texts = [t for t in dict.fromkeys(moment.history) if t != moment.text]
+    last = len(texts) - 1
+    return [t for n, t in enumerate(texts) if n & (n - 1) == 0 or n == last]
+
+
+def _best(moment: Moment, found: Iterable[Proposal], memory: Memory, limit: int) -> list[Proposal]:
+    allowed = [p for p in found if _is_allowed(moment, p, memory)]
     whole = (_with_rest_of_line(moment, p, allowed) for p in _ordered(moment, allowed))
     return list(dict.fromkeys(whole))[:limit]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Literal
 
 from clover_lsp.context.types import Problem
@@ -49,7 +49,7 @@ class Moment:
 
     @cached_property
     def names(self) -> Names:
-        return Names(self.text)
+        return _names(self.text)
 
 
 @dataclass(frozen=True)
@@ -71,4 +71,10 @@ class Change:
     @cached_property
     def names(self) -> Names:
         """The names of the text before."""
-        return Names(self.before)
+        return _names(self.before)
+
+
+@lru_cache(maxsize=8)
+def _names(text: str) -> Names:
+    """Texts are asked for again and again while a document changes step by step."""
+    return Names(text)

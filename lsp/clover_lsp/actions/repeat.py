@@ -6,6 +6,7 @@ lost or changed the same argument. Works on tokens, for any language.
 
 from __future__ import annotations
 
+import keyword
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
@@ -13,6 +14,7 @@ from dataclasses import dataclass
 
 from .callchange import CallChange, argument_edit, calls_of, changed_call
 from .diff import Hunk
+from .names import BUILTINS, resolve
 from .proposals import Change, Moment, Proposal
 from .tokens import Token, is_name, tokenize
 
@@ -59,9 +61,13 @@ def _is_scoped(hunks: Sequence[Hunk], moment: Moment, change: Change) -> bool:
         return False
     for hunk in hunks:
         was = change.names.at(hunk.start, hunk.end)
-        symbol = change.names.symbol(was) if was is not None else None
-        if symbol is not None and symbol.scope is not None:
+        if was is None:
+            continue
+        scope = change.names.symbol(was).scope
+        if scope is not None and scope.kind != "module":
             return True
+        if scope is None and was.role == "use" and was.name not in BUILTINS:
+            return True  # its definition was renamed before
     return False
 
 
@@ -76,6 +82,8 @@ def _matches(hunks: Sequence[Hunk], moment: Moment) -> Iterator[Proposal]:
     skipped = sum(1 for at in found if low < at < high)
     confidence = _confidence(len(hunks), skipped, pattern)
     for at in found:
+        if not reaches(moment, tokens[min(at, len(tokens) - 1)].start, pattern.new):
+            continue
         if "f" in pattern.new and not _formats(tokens, at + len(pattern.old)):
             continue
         last = at + len(pattern.old)
@@ -87,6 +95,22 @@ def _matches(hunks: Sequence[Hunk], moment: Moment) -> Iterator[Proposal]:
         shown = " ".join(pattern.new) or "nothing"
         reason = f"{' '.join(pattern.old) or 'insert'} → {shown}, as in {len(hunks)} places"
         yield Proposal(start, end, new, "repeat", confidence, reason)
+
+
+def reaches(moment: Moment, offset: int, new: Sequence[str]) -> bool:
+    """Whether the names in a new text mean something there: no local of another function."""
+    if moment.language != "python":
+        return True
+    scope = None
+    for before, word, after in zip(("", *new), new, (*new[1:], ""), strict=False):
+        if not is_name(word) or keyword.iskeyword(word) or before == "." or after == "=":
+            continue
+        scope = scope or moment.names.scope_at(offset)
+        if word in BUILTINS or resolve(scope, word) is not None:
+            continue
+        if any(word in other.bound for other in moment.names.scopes if other.kind == "function"):
+            return False
+    return True
 
 
 def _confidence(count: int, skipped: int, pattern: _Pattern) -> float:
@@ -111,9 +135,23 @@ def _spot(moment: Moment, hunk: Hunk) -> _Spot:
 
 
 def _common_pattern(hunk: Hunk, spots: Sequence[_Spot], tokens: Sequence[Token]) -> _Pattern:
+    if (called := _called(hunk, spots, tokens)) is not None:
+        return called
     lefts = [_context(tokens, first - 1, -1, line) for first, _, line, _ in spots]
     rights = [_context(tokens, last, +1, line) for _, last, _, line in spots]
     return _Pattern(hunk.old, hunk.new, _shared(lefts), _shared(rights))
+
+
+def _called(hunk: Hunk, spots: Sequence[_Spot], tokens: Sequence[Token]) -> _Pattern | None:
+    """The pattern for `thing.name(` with another name: arguments do not matter."""
+    if len(hunk.old) != 1 or len(hunk.new) != 1 or not is_name(hunk.old[0] + hunk.new[0]):
+        return None
+    lefts = {tuple(_context(tokens, first - 1, -1, line)[:2]) for first, _, line, _ in spots}
+    rights = {tuple(_context(tokens, last, +1, line)[:1]) for _, last, _, line in spots}
+    left = next(iter(lefts))
+    if len(lefts) > 1 or rights != {("(",)} or left[:1] != (".",) or not is_name(left[-1]):
+        return None
+    return _Pattern(hunk.old, hunk.new, left, ("(",))
 
 
 def _context(tokens: Sequence[Token], at: int, step: int, line: int) -> list[str]:
@@ -184,7 +222,9 @@ def _call_repeats(moment: Moment, change: Change) -> Iterator[Proposal]:
         edits = []
         for call in calls_of(made.name, moment.tokens):
             edit = argument_edit(made, call, moment.tokens, moment.text)
-            if edit is not None and call.opening not in openings:
+            if edit is None or call.opening in openings:
+                continue
+            if reaches(moment, edit.start, made.new):
                 edits.append((call.opening, edit))
         skipped = sum(1 for opening, _ in edits if low < opening < high)
         confidence = (0.9 if len(openings) > 2 else 0.85) - 0.3 * min(2, skipped)
@@ -201,5 +241,5 @@ def call_changes(moment: Moment, change: Change) -> dict[CallChange, set[int]]:
         changed = changed_call(hunk, before, moment.tokens)
         if changed is not None:
             call, made = changed
-            found[made].add(call.opening)
+            found[made.general].add(call.opening)
     return found
