@@ -2,8 +2,8 @@
 
 Lines are compared without their indentation and blank lines are skipped. With something typed on
 the line, places are lines that begin alike, or else hold the last tokens before the cursor; on an
-empty line, places follow a line like the one above. Further equal lines above and below add to
-the evidence.
+empty line, places follow a line like the one above, or precede a line like the one below. Further
+equal lines above and below add to the evidence.
 """
 
 from __future__ import annotations
@@ -19,10 +19,15 @@ MAX_ABOVE = 12
 MAX_BELOW = 4
 MAX_PLACES = 48
 """Places looked at in one text."""
+MIN_BELOW = 3
+"""A shorter line below (a bracket) says nothing by itself."""
 MAX_LINES = 6
 """Lines of one proposal."""
 MAX_LINE = 400
-MIN_MATCHED = 2
+MIN_EVIDENCE = 2
+"""Equal tokens above and below together."""
+MAX_COUNT = 4
+"""So many agreeing places add to the rank, a token each."""
 RESULTS = 3
 _TAILS = (8, 5, 3, 2)
 """How many tokens before the cursor are searched for within lines, longest first."""
@@ -129,18 +134,19 @@ def search(query: Query, sources: Iterable[Source]) -> tuple[Lookup, ...]:
     places: list[_Place] = []
     for source in sources:
         places += _places(query, source, len(places))
-    best: dict[str, list[_Place]] = {}
+    groups: dict[str, list[_Place]] = {}
     for place in sorted(places, key=lambda p: (-p.evidence, p.rank, p.order)):
-        best.setdefault(place.first, []).append(place)
+        groups.setdefault(place.first, []).append(place)
+    ranked = sorted(
+        (group for first, group in groups.items() if first and group[0].evidence >= MIN_EVIDENCE),
+        key=lambda g: (-g[0].evidence - min(len(g) - 1, MAX_COUNT), g[0].rank, g[0].order),
+    )
     found = []
-    for first, group in best.items():
+    for group in ranked[:RESULTS]:
         top = group[0]
-        if not first or top.matched < MIN_MATCHED:
-            continue
-        rivals = sum(p.evidence >= top.evidence for p in places if p.first != first)
+        rivals = sum(p.evidence >= top.evidence for p in places if p.first != top.first)
         found.append(Lookup(top.text, top.matched, len(group), rivals, top.path, top.followed))
-    found.sort(key=lambda f: (-(f.matched + f.followed), f.rivals, -f.count))
-    return tuple(found[:RESULTS])
+    return tuple(found)
 
 
 def own_sources(query: Query, path: str) -> list[Source]:
@@ -169,7 +175,9 @@ def _starts(query: Query, text: str) -> Iterator[int]:
     """Offsets in `text` that correspond to the cursor."""
     body = query.body
     if not body:
-        yield from _after_line(query, text)
+        known = list(_after_line(query, text))
+        yield from known
+        yield from (at for at in _before_line(query, text) if at not in known)
         return
     any_ = False
     for at in _finds(text, body):
@@ -194,24 +202,43 @@ def _starts(query: Query, text: str) -> Iterator[int]:
 
 def _after_line(query: Query, text: str) -> Iterator[int]:
     """Beginnings (after the indentation) of the lines that follow a line like the one above."""
-    above = query.above[0]
+    if not query.above:
+        return
     deeper = _sign(width(query.partial), query.indent_above)
-    for at in _finds(text, above):
-        start = text.rfind("\n", 0, at) + 1
-        end = text.find("\n", at)
-        if end < 0 or text[start:end].strip() != above:
-            continue
-        next_ = end + 1
-        while True:
-            stop = text.find("\n", next_)
-            line = text[next_ : stop if stop >= 0 else len(text)]
+    for start, end in _whole_lines(text, query.above[0]):
+        while end < len(text):
+            next_ = end + 1
+            end = text.find("\n", next_)
+            end = len(text) if end < 0 else end
+            line = text[next_:end]
             if line.strip():
-                if _sign(width(line), width(text[start:end])) == deeper:
+                if _sign(width(line), width(text[start:next_])) == deeper:
                     yield next_ + len(line) - len(line.lstrip())
                 break
-            if stop < 0:
+
+
+def _before_line(query: Query, text: str) -> Iterator[int]:
+    """The same for the lines that precede a line like the one below."""
+    if not query.below or len(query.below[0]) < MIN_BELOW:
+        return
+    for start, _ in _whole_lines(text, query.below[0]):
+        while start > 0:
+            end = start - 1
+            start = text.rfind("\n", 0, end) + 1
+            line = text[start:end]
+            if line.strip():
+                if width(line) == width(query.partial):
+                    yield start + len(line) - len(line.lstrip())
                 break
-            next_ = stop + 1
+
+
+def _whole_lines(text: str, line: str) -> Iterator[tuple[int, int]]:
+    """(start, end) of the lines that are `line` but for blanks around it."""
+    for at in _finds(text, line):
+        start, end = text.rfind("\n", 0, at) + 1, text.find("\n", at)
+        end = len(text) if end < 0 else end
+        if text[start:end].strip() == line:
+            yield start, end
 
 
 def _sign(one: int, other: int) -> int:

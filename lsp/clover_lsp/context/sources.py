@@ -24,16 +24,16 @@ def candidates(
     reader: Reader, query: Query, path: str, skip: Collection[str], limit: int = MAX_FILES
 ) -> list[StoredFile]:
     """Files that have the lines and words around the cursor, most promising first."""
-    lines = [line_hash(line) for line in query.above[:6] if len(line) > 2]
-    lines += [line_hash(line) for line in query.below[:2] if len(line) > 2]
+    above = [line_hash(line) for line in query.above[:6] if len(line) > 2]
+    below = [line_hash(line) for line in query.below[:2] if len(line) > 2]
     whole = identifiers(query.body)
     if query.body and (query.body[-1].isalnum() or query.body[-1] == "_"):
         whole = whole[:-1]  # it is still being typed
     words = [word_hash(word) for word in whole[-6:]]
-    must = words or lines[:1]
+    must = words or above[:1] + below[:1]
     weights: Counter[int] = Counter()
     allowed: set[int] = set()
-    for value in dict.fromkeys([*words, *lines]):
+    for value in dict.fromkeys([*words, *above, *below]):
         files, total = reader.postings(value, _POSTINGS)
         if not files:
             continue
