@@ -21,7 +21,7 @@ class Hole:
     suffix: str
 
 
-def _files(packages: tuple[str, ...]) -> Iterator[tuple[str, Path]]:
+def files(packages: tuple[str, ...]) -> Iterator[tuple[str, Path]]:
     for name in packages:
         spec = importlib.util.find_spec(name)
         if spec is None or not spec.submodule_search_locations:
@@ -34,7 +34,7 @@ def _files(packages: tuple[str, ...]) -> Iterator[tuple[str, Path]]:
 def holes(count: int, packages: tuple[str, ...] = PACKAGES) -> list[Hole]:
     """`count` whole lines (after their indentation), chosen by hash over all files' lines."""
     found: list[tuple[str, Hole]] = []
-    for name, path in _files(packages):
+    for name, path in files(packages):
         lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
         for i, line in enumerate(lines):
             body = line.strip()

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from clover_code.places import Hole, cut, parse_place, read_text
 from clover_engine.api import InfillRequest, Mode, to_json
-from clover_engine.gate import SHOWN_CONFIDENCE, is_shown
+from clover_engine.gate import is_shown
 
 if TYPE_CHECKING:
     from clover_engine.api import InfillResult
@@ -117,7 +117,7 @@ def describe(result: InfillResult, hole: Hole, seconds: float) -> dict[str, Any]
 def _print(found: dict[str, Any]) -> None:
     for choice in found["choices"]:
         print(choice["text"])
-        doubt = "" if choice["shown"] else f" (below {SHOWN_CONFIDENCE}: an editor would not show)"
+        doubt = "" if choice["shown"] else " (too unsure: an editor would not show it)"
         if not choice["text"].strip():
             doubt = " (nothing to insert)"
         print(f"confidence {choice['confidence']:.2f}{doubt}", file=sys.stderr)

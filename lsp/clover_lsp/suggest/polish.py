@@ -39,13 +39,15 @@ def polish(
 ) -> Suggestion | None:
     """The text of `draft` fit for `place`, or None where nothing of it should be shown.
 
-    `plan` is what was asked (`shape.plan(scene.at_popup(place, popup))`); `draft.text` follows
-    `plan.prefix`, so with a popup it follows the popup's text. The result then extends that text
-    and has its range, as the protocol wants it. `deleted`: texts that the user removed just now.
+    `plan` is what was asked (`shape.plan(scene.at_popup(place, popup))`). A model's text follows
+    `plan.prefix`, any other the cursor; so with a popup both follow the popup's text. The result
+    then extends that text and has its range, as the protocol wants it. `deleted`: texts that the
+    user removed just now.
     """
     here = scene(at_popup(place, popup))
     text, cut = clean(draft.text, here)
-    typed = _after_typed(text, plan.must_start_with)
+    asked = draft.origin in ("model", "prefetch")
+    typed = _after_typed(text, plan.must_start_with if asked else "")
     if typed is None:
         return None
     found = _settled(typed, here, plan.multiline, draft.complete and not cut, popup is None)

@@ -140,10 +140,16 @@ def _stop(here: Scene, multiline: bool) -> tuple[str, ...]:
 
 
 def _heal(before: str) -> tuple[str, str]:
-    """(prefix up to where a token ends, the rest): a word and the blanks before it are cut off."""
+    """(prefix up to where a token ends, the rest): a word and the blanks before it are cut off.
+
+    Indentation stays: models are trained on holes that begin after it.
+    """
     cut = len(before)
     while cut and is_word(before[cut - 1]):
         cut -= 1
+    start = cut
     while cut and before[cut - 1] in BLANKS:
         cut -= 1
+    if not cut or before[cut - 1] == "\n":
+        cut = start
     return (before, "") if len(before) - cut > _HEALED else (before[:cut], before[cut:])

@@ -1,0 +1,144 @@
+"""From drafts to what is shown, and the calibrated gate."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from clover_engine.api import Infill
+from clover_engine.gate import SHOWN_CONFIDENCE, is_shown, lookup_probability, model_probability
+from clover_lsp.context.types import Lookup, Place
+from clover_lsp.suggest.choose import (
+    SEVERAL,
+    choose,
+    engine_drafts,
+    is_sure,
+    lookup_drafts,
+    model_drafts,
+)
+from clover_lsp.suggest.scene import at_popup
+from clover_lsp.suggest.shape import Plan, plan
+from clover_lsp.suggest.types import Draft, Popup, Suggestion
+
+PLACE = Place("file:///a", "python", "items = []\nprint(", ")\n")
+
+
+def request(place: Place = PLACE, heal: bool = False) -> Plan:
+    found = plan(place, heal=heal)
+    assert isinstance(found, Plan)
+    return found
+
+
+def texts(found: tuple[Suggestion, ...]) -> list[str]:
+    return [s.text for s in found]
+
+
+DRAFTS = [
+    Draft("items)", 0.4, "model"),
+    Draft("len(items))", 0.8, "lookup"),
+    Draft("items", 0.6, "lookup"),
+    Draft(" ", 0.9, "model"),
+    Draft("other", 0.1, "model"),
+]
+
+
+def test_one_text_by_itself_and_several_when_asked() -> None:
+    assert texts(choose(DRAFTS, PLACE, request())) == ["len(items)"]
+    found = choose(DRAFTS, PLACE, request(), invoked=True)
+    assert texts(found) == ["len(items)", "items", "other"]
+    assert [s.confidence for s in found] == [0.8, 0.6, 0.1]
+    assert [s.origin for s in found] == ["lookup", "lookup", "model"]
+
+
+def test_nothing_rather_than_rubbish() -> None:
+    unsure = [Draft("items", SHOWN_CONFIDENCE - 0.01, "model")]
+    assert not choose(unsure, PLACE, request())
+    assert texts(choose(unsure, PLACE, request(), least=0.2)) == ["items"]
+    assert texts(choose(unsure, PLACE, request(), invoked=True)) == ["items"]
+
+
+def test_what_is_shown_already_stays_first() -> None:
+    kept = (Suggestion("items[0]", 0.3, "reuse"),)
+    assert texts(choose(DRAFTS, PLACE, request(), kept=kept)) == ["items[0]"]
+    assert texts(choose(DRAFTS, PLACE, request(), kept=kept, invoked=True))[:2] == [
+        "items[0]",
+        "len(items)",
+    ]
+    many = [Draft(f"items[{i}]", 0.5, "model") for i in range(20)]
+    assert len(choose(many, PLACE, request(), invoked=True)) == SEVERAL
+
+
+def test_deleted_texts_make_room_for_the_next() -> None:
+    assert texts(choose(DRAFTS, PLACE, request(), deleted=["len(items)"])) == ["items"]
+
+
+def test_a_popup_s_item_is_extended() -> None:
+    place = Place("file:///a", "python", "x = it", "\n")
+    popup = Popup("items", 2)
+    asked = request(at_popup(place, popup))
+    (found,) = choose([Draft("[0]", 0.5, "model")], place, asked, popup)
+    assert (found.text, found.replace_before) == ("items[0]", 2)
+
+
+def test_the_engine_s_drafts_begin_where_its_prefix_ends() -> None:
+    place = Place("file:///a", "python", "x = it", "\n")
+    asked = request(place, heal=True)
+    found = [Lookup("ems[0]\r\ny = 1", 4, 1, 0, "a.py")]
+    (draft,) = engine_drafts(found, asked)
+    assert asked.prefix + draft == "x = items[0]\ny = 1"
+    # and a look-up by itself follows the cursor
+    assert texts(choose(lookup_drafts(found, asked), place, asked, invoked=True)) == ["ems[0]"]
+
+
+def test_look_ups_of_several_lines_only_where_a_block_opens() -> None:
+    found = [Lookup("a = 1\n    return a", 9, 3, 0, "a.py", 4)]
+    body = Place("file:///a", "python", "def f():\n    ", "\n")
+    assert lookup_drafts(found, request(body))[0].text == "a = 1\n    return a"
+    assert lookup_drafts(found, request())[0].text == "a = 1"
+
+
+def test_evidence_makes_look_ups_sure() -> None:
+    weak, contested, strong = (
+        Lookup("items[0]", 2, 1, 0, "a.py"),
+        Lookup("items[0]", 12, 1, 9, "a.py", 6),
+        Lookup("items[0]", 40, 3, 0, "a.py", 12),
+    )
+    probabilities = [lookup_drafts([found], request())[0].confidence for found in
+                     (weak, contested, strong)]  # fmt: skip
+    assert probabilities[2] > max(probabilities[:2])
+    assert is_sure(lookup_drafts([strong], request()))
+    assert not is_sure(lookup_drafts([weak, contested], request()))
+
+
+def test_cut_off_generation_is_known() -> None:
+    drafts = model_drafts([Infill("a", 0.9, "eom"), Infill("b", 0.9, "length")], "prefetch")
+    assert [d.complete for d in drafts] == [True, False]
+    assert {d.origin for d in drafts} == {"prefetch"}
+
+
+def test_the_gate_wants_text_and_certainty() -> None:
+    assert is_shown(Infill("x", 0.999, "eom"))
+    assert not is_shown(Infill("x", 0.1, "eom"))
+    assert not is_shown(Infill(" \n", 1.0, "eom"))
+
+
+@given(st.floats(0, 1), st.floats(0, 1), st.text(max_size=40))
+def test_a_surer_model_is_more_often_right(one: float, other: float, text: str) -> None:
+    low, high = sorted((one, other))
+    assert 0 <= model_probability(low, text) <= model_probability(high, text) <= 1
+
+
+@pytest.mark.parametrize("longer", ["a + b", "f(a, b, c)"])
+def test_longer_texts_are_less_often_right(longer: str) -> None:
+    assert model_probability(0.9, longer) < model_probability(0.9, "a")
+    assert lookup_probability(9, 3, 1, 0, longer) < lookup_probability(9, 3, 1, 0, "a")
+
+
+@given(*[st.integers(0, 200)] * 4, st.text(max_size=40))
+def test_probabilities_are_probabilities(
+    matched: int, followed: int, count: int, rivals: int, line: str
+) -> None:
+    p = lookup_probability(matched, followed, count, rivals, line)
+    assert 0 <= p <= 1
+    assert p <= lookup_probability(matched + 5, followed + 5, count, 0, line)
