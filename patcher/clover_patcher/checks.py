@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Literal
 
 from .errors import UsageError
+from .lints import Linter, recognise
 
-Kind = Literal["pytest", "python", "command"]
+Kind = Literal["pytest", "python", "lint", "command"]
 
 _PYTHON = re.compile(r"(python|pypy)[0-9.]*(\.exe)?$")
 _FLAGS_WITH_VALUE = frozenset({"-W", "-X", "--check-hash-based-pycs"})
@@ -23,7 +24,8 @@ class Check:
     """A parsed check command.
 
     `pytest` and `python` checks run inside a process that `interpreter` started beforehand;
-    a `command` is started anew each time, and only its exit code counts.
+    a `command` is started anew each time, and only its exit code counts; so is a `lint`, whose
+    diagnostics count.
     """
 
     argv: tuple[str, ...]
@@ -35,6 +37,8 @@ class Check:
     """The interpreter's own options (`-X dev`, `-W error`)."""
     arguments: tuple[str, ...] = ()
     """pytest's arguments; for `python` the script or `-m module` with its arguments."""
+    linter: Linter | None = None
+    """How to read what a `lint` says."""
 
     @property
     def import_first(self) -> str | None:
@@ -43,7 +47,7 @@ class Check:
         Absolute for a console script's own folder; None where the interpreter's options say
         that there is none.
         """
-        if self.kind == "command" or {"-I", "-P"} & set(self.flags):
+        if self.kind in ("command", "lint") or {"-I", "-P"} & set(self.flags):
             return None
         if self.kind == "pytest":
             return "" if self.argv[1:] != self.arguments else str(Path(self.argv[0]).parent)
@@ -68,6 +72,8 @@ class Check:
             words.insert(0, "pytest")
         program = _find(words[0], folder)
         argv = (program, *words[1:])
+        if (linter := recognise(argv)) is not None:
+            return cls(argv, "lint", command, linter=linter)
         if _PYTHON.fullmatch(Path(words[0]).name):
             return _python_check(argv, command, folder)
         if Path(words[0]).name in ("pytest", "py.test"):

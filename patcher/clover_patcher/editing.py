@@ -16,13 +16,13 @@ from .types import Edit
 class Editor:
     """Writes edits below `worktree` and restores the original bytes.
 
-    With `distinct_times` no two versions of a file share a second: some tools' caches tell
-    versions apart by whole seconds and size.
+    No two versions of a file share a second: the caches of some tools (mypy's, Python's own) tell
+    versions apart by whole seconds and size. The times run ahead of the clock.
     """
 
-    def __init__(self, worktree: Path, *, distinct_times: bool = False) -> None:
+    def __init__(self, worktree: Path) -> None:
         self._worktree = worktree
-        self._time = int(time.time()) if distinct_times else None
+        self._time = int(time.time())
 
     @contextmanager
     def edited(self, edits: Sequence[Edit]) -> Iterator[frozenset[str]]:
@@ -47,9 +47,8 @@ class Editor:
 
     def _write(self, file: Path, data: bytes) -> None:
         file.write_bytes(data)
-        if self._time is not None:
-            self._time += 1
-            os.utime(file, (self._time, self._time))
+        self._time += 1
+        os.utime(file, (self._time, self._time))
 
 
 def drop_bytecode(sources: Iterable[Path]) -> None:

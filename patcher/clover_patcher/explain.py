@@ -54,6 +54,8 @@ class Explanation:
             yield f" {mark}{rank:3}  {at.score:.2f}  {at.path}:{at.line}  {why}"
 
     def _likelihood(self) -> str:
+        if self.kind == "linter":
+            return "it is the tool's own suggestion"
         kind = f"templates put {self.prior:.0%} of repairs down to this kind"
         if self.logprob is None:
             return f"{kind}; no model scored it"
@@ -66,8 +68,10 @@ def describe_failures(outcome: Outcome) -> str:
     if not named:
         kind = outcome.failures[0].kind if outcome.failures else outcome.status
         return f"the check fails ({kind})"
-    shown = ", ".join(_describe(failure) for failure in named[:_SHOWN])
     more = f" and {len(named) - _SHOWN} more" if len(named) > _SHOWN else ""
+    if all(failure.nodeid.endswith(f":{failure.kind}") for failure in named):  # diagnostics
+        return ", ".join(f"{f.nodeid} ({f.message})" for f in named[:_SHOWN]) + more
+    shown = ", ".join(_describe(failure) for failure in named[:_SHOWN])
     return f"{shown}{more} of {len(named) + outcome.passed} tests"
 
 

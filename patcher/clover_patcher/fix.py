@@ -7,12 +7,12 @@ compare-and-swap into the working tree. Nothing is ever run in the user's tree.
 
 from __future__ import annotations
 
-import math
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any, Literal
 
@@ -21,19 +21,27 @@ from clover_engine.errors import EngineError
 
 from .candidates import CandidateSource
 from .checks import Check
+from .choice import Passing, ranked, verdict
+from .commit import require_committable
+from .deliver import deliver
 from .edits import FileChange, changes, unified_diff, write_changes
 from .errors import BaselineError, BudgetExceeded, Cancelled, PatcherError, TreeChanged
-from .explain import describe_failures, explain
+from .evidence import implied_check
+from .explain import Explanation, describe_failures, explain
 from .git import Repository
-from .localise import localise
+from .journal import Journal
+from .message import Story
 from .metered import MeteredEngine
 from .progress import Clock, Progress, Quiet
+from .recovery import settle
 from .reproduce import reproduce
-from .runner import Runner
+from .runlog import RunLog, run_key
+from .runners import AnyRunner, confirmed, start_runner
 from .scope import resolve_paths, select_files
 from .stopping import LinkedToken, stopped_by
-from .types import Candidate, Diagnostic, Edit, EngineUse, Location, Outcome
-from .validate import Feed, Pool, Verdict
+from .suspects import NothingSuspicious, suspects
+from .types import Diagnostic, EngineUse, Location, Outcome
+from .validate import Feed, Pool
 from .workspace import Workspace
 
 FixStatus = Literal[
@@ -44,19 +52,20 @@ _GRACE_S = 3.0
 """How long the search goes on after the first passing candidate, to find a better one."""
 _CONFIRM_S = 5.0
 """So much of the budget is kept for the confirming run, where the baseline's time is no guide."""
-_MARGIN = 3.0
-"""Nats below the passing candidate's priority where the search for a better one ends."""
 _MAX_JOBS = 2
-_FEW_FILES = 300
-"""So many files may be suspected without any evidence, where a check cannot be traced."""
 
 
 @dataclass(frozen=True, slots=True)
 class FixRequest:
-    """What to repair. `root` is a folder in the repository; `paths` are relative to it."""
+    """What to repair.
+
+    `root` is a folder in the repository: the check runs there (in a copy), and `paths` are
+    relative to it.
+    """
 
     root: Path
     check: str
+    """The failing command; "" repeats what a diagnostic's own tool says."""
     paths: tuple[str, ...] = ()
     budget_s: float = 120.0
     dry_run: bool = False
@@ -71,6 +80,12 @@ class FixRequest:
     """Evidence where the fault is; these lines are tried first, in this order."""
     only: tuple[Diagnostic, ...] = ()
     """If any, no other lines are changed."""
+    commit: bool = False
+    """Commit the patched files, and nothing else; see `commit`."""
+    log: Path | None = None
+    """Where the run is logged; None: in the git directory, unless there are unsaved buffers."""
+    resume: bool = False
+    """Skip candidates that failed in an earlier run of this check on this very tree."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +105,13 @@ class FixResult:
     passing: int = 0
     """How many of the tried candidates passed the check."""
     engine: EngineUse = field(default_factory=EngineUse)
-    explanation: str = ""
+    explanation: Explanation | None = None
+    fix_id: str | None = None
+    """Names an applied fix for undo."""
+    commit: str | None = None
+    log: Path | None = None
+    root: Path | None = None
+    """The top of the working tree that paths are relative to."""
     notes: tuple[str, ...] = ()
     """What went wrong on the way without ending the run, such as an engine that failed."""
     error: str | None = None
@@ -116,17 +137,6 @@ def fix(
     return _Repair(request, engine, progress or Quiet(), cancel).run()
 
 
-class NothingSuspicious(PatcherError):
-    """No line that may be patched is involved in the failure."""
-
-    def __init__(self, paths: Sequence[str]) -> None:
-        super().__init__(
-            f"the failing check runs no line of {', '.join(paths)}: name other files or none"
-            if paths
-            else "nothing says where the fault may be: name the file as PATH"
-        )
-
-
 _ENDINGS: dict[type[PatcherError], FixStatus] = {
     NothingSuspicious: "none_found",
     BaselineError: "not_reproducible",
@@ -135,14 +145,6 @@ _ENDINGS: dict[type[PatcherError], FixStatus] = {
     Cancelled: "cancelled",
 }
 """Errors that are results of a run; all others are the caller's."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Passing:
-    """A candidate that passed, and how many had been tried then."""
-
-    candidate: Candidate
-    rank: int
 
 
 class _Repair:
@@ -159,23 +161,31 @@ class _Repair:
         self.clock = Clock(request.budget_s)
         self.asked = cancel or CancelToken()
         self.cancel = LinkedToken(self.asked)
-        self.runners: list[Runner] = []
+        self.runners: list[AnyRunner] = []
         self.engine = MeteredEngine(engine, self.cancel) if engine else None
         self.tell = progress.event
         self.tried = 0
-        self.passing: list[_Passing] = []
+        self.passing: list[Passing] = []
         self.allowed: list[str] = []
         self.notes: list[str] = []
         self.source: CandidateSource | None = None
+        self.log: RunLog | None = None
         self.repository = Repository.open(request.root)
-        self.check = Check.parse(request.check, self.repository.root)
         self.paths = resolve_paths(self.repository.root, request.root, request.paths)
-        if request.root.resolve() != self.repository.root:
-            self.notes.append(
-                f"the check runs at the top of the repository, {self.repository.root}"
-            )
+        self.cwd = resolve_paths(self.repository.root, request.root, ["."])[0]
+        named = (*request.only, *request.diagnostics)
+        self.check = Check.parse(request.check or implied_check(named, self.cwd), request.root)
 
     def run(self) -> FixResult:
+        result = self._run()
+        if self.log:
+            self.log.end(result)
+        return result
+
+    def _run(self) -> FixResult:
+        self.notes += settle(self.repository)
+        if self.request.commit:
+            self.notes += require_committable(self.repository)
         if self.engine:
             self.engine.warm_up()
         self.tell("snapshot", "copying the working tree")
@@ -200,21 +210,24 @@ class _Repair:
             raise _stopped()
 
     def _repair(self, workspace: Workspace) -> FixResult:
-        self.allowed = select_files(workspace.python_files, self.paths, self.check.argv)
+        words = () if self.check.kind == "lint" else self.check.argv
+        self.allowed = select_files(workspace.python_files, self.paths, words, self.cwd)
         with ExitStack() as stack:
-            runners = [stack.enter_context(self._runner(workspace, t)) for t in workspace.trees]
+            runners = [self._runner(workspace, tree, stack) for tree in workspace.trees]
             self._require_engine(wait=False)
             baseline, runners = self._baseline(runners)
             self._require_engine(wait=False)
+            self.log = self._open_log(workspace, baseline)
             locations = self._localise(workspace, baseline, runners[0])
             files = {path: workspace.read(path) for path in {at.path for at in locations}}
             self._require_engine()
             self.source = CandidateSource(files, locations, self.engine, self.cancel)
-            feed = Feed(self.source.batches(self.clock.end))
+            own = [c for c in runners[0].proposals() if c.edit.path in files]
+            feed = Feed(chain([own], self.source.batches(self.clock.end)))
             stack.callback(feed.stop)
             pool = stack.enter_context(Pool(runners))
             while not (feed.exhausted or self.clock.expired):
-                found = _ranked(self._search(pool, feed))
+                found = ranked(self._search(pool, feed, self.log))
                 self._require_going()
                 for best in found:
                     changed = tuple(changes(files, [best.candidate.edit]))
@@ -235,7 +248,7 @@ class _Repair:
                 self.tell("engine", "waiting for the model", left_s=self.clock.left_s)
             self.engine.require_ready(wait=wait)
 
-    def _baseline(self, runners: list[Runner]) -> tuple[Outcome, list[Runner]]:
+    def _baseline(self, runners: list[AnyRunner]) -> tuple[Outcome, list[AnyRunner]]:
         """The failure to repair, and the runners on which it shows reliably."""
         self.tell("baseline", f"running {self.check.display}", left_s=self.clock.left_s)
         baseline, runners = reproduce(self.check, runners)
@@ -246,43 +259,50 @@ class _Repair:
         self.tell("baseline", describe_failures(baseline), failures=len(baseline.failures))
         return baseline, runners
 
-    def _localise(self, workspace: Workspace, baseline: Outcome, runner: Runner) -> list[Location]:
+    def _open_log(self, workspace: Workspace, baseline: Outcome) -> RunLog:
+        request, root = self.request, self.repository.root
+        words = (*self.check.argv, f"{request.check_timeout_s}")
+        key = run_key(words, root, workspace.files, workspace.stamps)
+        place = None if request.overlay else Journal(self.repository.common_dir).folder / "runs"
+        log = RunLog.open(request.log, place, key, resume=request.resume)
+        log.start(root, request.check, baseline)
+        return log
+
+    def _localise(
+        self, workspace: Workspace, baseline: Outcome, runner: AnyRunner
+    ) -> list[Location]:
         """Suspicious lines of files that may be patched, best first.
 
         Raises `NothingSuspicious` where nothing points anywhere.
         """
         self.tell("localise", "tracing the failing tests", left_s=self.clock.left_s)
-        coverage = runner.trace()
-        everything = self.paths or (not coverage and len(self.allowed) <= _FEW_FILES)
-        allowed = frozenset(self.allowed)
-        found = localise(
+        locations = suspects(
+            workspace,
             baseline,
-            coverage,
-            self.allowed if everything else (),
-            lambda path: path not in allowed,
-            workspace.read,
+            runner,
+            self.allowed,
+            self.paths,
             self.request.diagnostics,
             self.request.only,
         )
-        usable = {path for path in {at.path for at in found} if workspace.intact(path)}
-        locations = [at for at in found if at.path in usable]
-        if not locations:
-            raise NothingSuspicious(self.request.paths)
         first = locations[0]
         message = f"{first.path}:{first.line} is the first of {len(locations)} suspicious lines"
         self.tell("localise", message, locations=len(locations))
         return locations
 
-    def _search(self, pool: Pool, feed: Feed) -> list[_Passing]:
+    def _search(self, pool: Pool, feed: Feed, log: RunLog) -> list[Passing]:
         """Tries candidates until one passes, and then for a moment those that could be better."""
         self.clock.relax()
-        found: list[_Passing] = []
-        for validation in pool.run(feed.candidates(self.clock, partial(_verdict, found))):
+        found: list[Passing] = []
+        candidates = feed.candidates(self.clock, partial(verdict, found))
+        for validation in pool.run(filter(log.is_new, candidates)):
             self.tried += 1
+            log.candidate(validation, self.tried)
             if validation.outcome.status == "passed":
-                found.append(_Passing(validation.candidate, self.tried))
+                found.append(Passing(validation.candidate, self.tried))
                 self.clock.hurry(_GRACE_S)
-            text = validation.candidate.text.strip()
+            shown = ranked(found)[0].candidate if found else validation.candidate
+            text = shown.text.strip()
             numbers = {"tried": self.tried, "passing": len(found), "left_s": self.clock.left_s}
             self.tell("found" if found else "search", text, **numbers)
         self.passing += found
@@ -293,8 +313,8 @@ class _Repair:
         self.tell("confirm", "running the whole check in a fresh copy", left_s=self.clock.left_s)
         tree = workspace.fresh()
         write_changes(tree, changed)
-        with self._runner(workspace, tree) as runner:
-            return runner.baseline().status == "passed"
+        with ExitStack() as stack:
+            return confirmed(self._runner(workspace, tree, stack), self.runners[0])
 
     def _apply(
         self, workspace: Workspace, changed: Sequence[FileChange], about: dict[str, Any]
@@ -304,17 +324,22 @@ class _Repair:
         Raises `TreeChanged` where a Python file is not what it was in the snapshot.
         """
         self._require_going()
-        dry_run = self.request.dry_run or bool(self.request.overlay)
-        if not dry_run:
-            self.tell("apply", f"writing {changed[0].path}")
-            if different := workspace.changed():
-                raise TreeChanged(f"{different[0]} changed meanwhile: the patch was not applied")
-            write_changes(self.repository.root, changed)
-        return self._result("fixed", 0, applied=not dry_run, **about)
+        request, why = self.request, about["explanation"]
+        if request.dry_run or request.overlay:
+            return self._result("fixed", 0, **about)
+        self.tell("apply", f"writing {changed[0].path}")
+        if different := workspace.changed():
+            raise TreeChanged(f"{different[0]} changed meanwhile: the patch was not applied")
+        model = self.engine.use.detail if self.engine else ""
+        story = Story.of(why, request.check, f"{about['path']}:{about['line']}", model)
+        done = deliver(self.repository, changed, story, commit=request.commit)
+        self.notes += done.notes
+        more = {"applied": True, "fix_id": done.id, "commit": done.commit}
+        return self._result("fixed", done.exit_code, **about, **more)
 
     def _about(
         self,
-        best: _Passing,
+        best: Passing,
         changed: tuple[FileChange, ...],
         baseline: Outcome,
         locations: Sequence[Location],
@@ -329,17 +354,18 @@ class _Repair:
             "explanation": explain(at, baseline, locations, self.tried, len(self.passing)),
         }
 
-    def _runner(self, workspace: Workspace, tree: Path) -> Runner:
-        scratch = workspace.scratch / tree.parent.name
-        scratch.mkdir(exist_ok=True)
+    def _runner(self, workspace: Workspace, tree: Path, stack: ExitStack) -> AnyRunner:
         self._require_going()
-        runner = Runner(
+        runner = start_runner(
             self.check,
             tree,
             timeout_s=self.request.check_timeout_s,
-            tmp=scratch,
+            tmp=workspace.scratch / tree.parent.name,
             original_root=self.repository.root,
+            cwd=self.cwd,
+            only=self.request.only,
         )
+        stack.callback(runner.close)
         self.runners.append(runner)
         return runner
 
@@ -350,10 +376,19 @@ class _Repair:
             round(self.clock.seconds, 3),
             self.tried,
             passing=len(self.passing),
-            notes=(*self.notes, *(self.source.notes if self.source else ())),
+            log=self.log.path if self.log else None,
+            root=self.repository.root,
+            notes=tuple(note for part in self._noted() for note in part),
             engine=self.engine.use if self.engine else EngineUse(detail="no engine"),
             **more,
         )
+
+    def _noted(self) -> Iterator[Sequence[str]]:
+        yield self.notes
+        if self.source:
+            yield self.source.notes
+        if self.log:
+            yield self.log.notes
 
     def _failed(self, exc: PatcherError) -> FixResult:
         return self._result(_ENDINGS[type(exc)], exc.exit_code, error=str(exc))
@@ -361,23 +396,6 @@ class _Repair:
 
 def _stopped() -> Cancelled:
     return Cancelled("stopped: nothing was changed")
-
-
-def _verdict(found: Sequence[_Passing], candidate: Candidate) -> Verdict:
-    """Beside a passing candidate only a more promising one is worth trying."""
-    best = max((passing.candidate.priority for passing in found), default=-math.inf)
-    if candidate.priority >= best:
-        return "try"
-    return "stop" if candidate.priority < best - _MARGIN else "put off"
-
-
-def _ranked(passing: Sequence[_Passing]) -> list[_Passing]:
-    """Most probable first; of equally probable ones the smallest edit."""
-    return sorted(passing, key=lambda p: (-p.candidate.priority, _size(p.candidate.edit)))
-
-
-def _size(edit: Edit) -> int:
-    return len(edit.new) + edit.end - edit.start
 
 
 def _jobs(wanted: int) -> int:

@@ -50,7 +50,7 @@ def prepare(config: dict[str, Any]) -> dict[str, Any]:
     mapper = paths.Mapper(config["worktree"], config["original_root"], config["cwd"])
     _state["mapper"] = mapper
     sys.dont_write_bytecode = True
-    if config["kind"] == "command":
+    if config["kind"] in ("command", "lint"):
         paths.export(mapper)
     else:
         paths.install(mapper, [mapper.translate(p) for p in config["first"]])
@@ -99,7 +99,8 @@ def preload(modules: list[str]) -> int:
 
 def execute(config: dict[str, Any], job: dict[str, Any], stem: Any = None) -> None:
     """Does the job and ends the process; with a stem, jobs come later and in many forks."""
-    run = {"pytest": _run_pytest, "python": _run_python, "command": _run_command}[config["kind"]]
+    runs = {"pytest": _run_pytest, "python": _run_python}
+    run = runs.get(config["kind"], _run_command)
     run(config, job, stem)
 
 

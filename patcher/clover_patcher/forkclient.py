@@ -74,6 +74,8 @@ class Job:
     graceful: bool = False
     """On a timeout the child says where it is before it ends."""
     output: str = ""
+    stdout: str = ""
+    """Standard output goes to this file instead of `output`."""
 
 
 @dataclass(slots=True)
@@ -247,6 +249,8 @@ def _environment(options: ServerOptions) -> dict[str, str]:
         "TMPDIR": str(scratch),
         "PWD": str(options.folder),
     }
+    caches = {"MYPY_CACHE_DIR": "mypy", "RUFF_CACHE_DIR": "ruff", "PYLINTHOME": "pylint"}
+    env |= {name: str(options.tmp / folder) for name, folder in caches.items()}
     return env
 
 

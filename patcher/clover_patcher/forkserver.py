@@ -111,16 +111,22 @@ class Forker:
         self.sock.close()
         os.setsid()
         guard.prctl(guard.PR_SET_PDEATHSIG, signal.SIGKILL)
-        null = os.open(os.devnull, os.O_RDONLY)
-        out = os.open(job["output"], os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND, 0o600)
-        for source, target in ((null, 0), (out, 1), (out, 2)):
-            os.dup2(source, target)
-        os.close(null)
-        os.close(out)
+        self._redirect(job["output"], job["stdout"] or job["output"])
         job["pipe"] = write
         guard.limit_resources(job["wall"] or 3600.0, self.memory)
         if job["cpu"]:
             signal.setitimer(signal.ITIMER_PROF, job["cpu"])
+
+    def _redirect(self, output: str, stdout: str) -> None:
+        """Nothing to read; what is printed goes to a file, or to two."""
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND
+        null = os.open(os.devnull, os.O_RDONLY)
+        err = os.open(output, flags, 0o600)
+        out = err if stdout == output else os.open(stdout, flags, 0o600)
+        for source, target in ((null, 0), (out, 1), (err, 2)):
+            os.dup2(source, target)
+        for number in {null, out, err}:
+            os.close(number)
 
     def _watch(self, pid: int, read: int, job: dict[str, Any]) -> dict[str, Any]:
         watch = watching.Watch(guard, pid, read, job)

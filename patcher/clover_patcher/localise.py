@@ -99,7 +99,7 @@ def localise(
     _add_imported(found, coverage, wanted, shapes)
     _add_diagnostics(found, named)
     _add_neighbours(found, shapes)
-    if not coverage:
+    if not coverage or not found:  # what runs elsewhere, such as in a process of its own
         _add_everything(found, shapes)
     lines = {(d.path, d.line) for d in only}
     return _ranked({at: s for at, s in found.items() if at in lines or not only})
@@ -190,7 +190,7 @@ def _add_imported(
 def _add_diagnostics(found: Lines, diagnostics: Iterable[Diagnostic]) -> None:
     """Diagnosed lines come first, in the order in which they are given."""
     for number, said in enumerate(dict.fromkeys(diagnostics)):
-        suspicion = found.setdefault((said.path, said.line), _Suspicion())
+        suspicion = found.setdefault((said.path, max(said.line, 1)), _Suspicion())
         suspicion.add(_DIAGNOSED / (1 + number / 100), _diagnosis(said))
 
 

@@ -7,18 +7,19 @@ from concurrent.futures import ThreadPoolExecutor
 
 from .checks import Check
 from .errors import BaselineError, UsageError
-from .runner import Runner
+from .runners import AnyRunner
 from .types import Outcome
 
 _CANNOT_RUN = {
     "pytest": frozenset({"exit 3", "exit 4", "exit 5"}),
     "python": frozenset[str](),
+    "lint": frozenset[str](),
     "command": frozenset({"exit 126", "exit 127"}),
 }
 """How a check ends that never came to the program: wrong options, no tests, no such command."""
 
 
-def reproduce(check: Check, runners: list[Runner]) -> tuple[Outcome, list[Runner]]:
+def reproduce(check: Check, runners: list[AnyRunner]) -> tuple[Outcome, list[AnyRunner]]:
     """The same failure twice, and the runners that show it without disturbing each other.
 
     All runners run the check at the same time. Where they disagree, the first one says twice,

@@ -21,7 +21,7 @@ from .editing import Editor, drop_bytecode
 from .errors import Cancelled
 from .forkclient import ForkServer, Job, Reply, ServerLost, ServerOptions
 from .runs import CoverageLog, Tally, tail
-from .types import Edit, Outcome, TestCoverage
+from .types import Candidate, Diagnostic, Edit, Outcome, TestCoverage
 
 _BASELINE_S = 10.0
 _SILENT_CHECK_S = 120.0
@@ -173,6 +173,15 @@ class Runner:
             if not tally.add(reply, ""):
                 break
         return log.coverage(tally)
+
+    @property
+    def targets(self) -> tuple[Diagnostic, ...]:
+        """No diagnostics: see `LintRunner`."""
+        return ()
+
+    def proposals(self) -> list[Candidate]:
+        """No repairs: tests do not say how they want to be satisfied."""
+        return []
 
     def adopt(self, other: Runner) -> None:
         """Takes over what another runner of the same check learned from its baseline."""

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import posixpath
+import re
 from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
 
 from .errors import UsageError
+from .types import Diagnostic
 
+_PLACE = re.compile(r"(?P<path>.+?):(?P<line>[0-9]+)(?::(?P<rule>[^:\s]+))?", re.DOTALL)
 _TOP_TEST_FOLDERS = frozenset({"test", "testing"})
 _FROZEN_NAMES = frozenset({"conftest.py", "noxfile.py", "setup.py", "sitecustomize.py"})
 
@@ -34,6 +37,20 @@ def resolve_paths(root: Path, cwd: Path, paths: Sequence[str]) -> list[str]:
     Raises `UsageError` for a path that is missing, outside the repository, or no Python file.
     """
     return [_resolve(root, cwd, path) for path in paths]
+
+
+def resolve_only(root: Path, cwd: Path, text: str) -> Diagnostic:
+    """The user's FILE:LINE[:RULE] as a diagnostic without a message.
+
+    Raises `UsageError` for another form, and as `resolve_paths` does.
+    """
+    match = _PLACE.fullmatch(text)
+    if match is None:
+        raise UsageError(f"{text!r} is not FILE:LINE or FILE:LINE:RULE, such as prog.py:3:F401")
+    path = _resolve(root, cwd, match["path"])
+    if not path.endswith(".py"):
+        raise UsageError(f"{match['path']} is a folder: name a file and a line, such as x.py:3")
+    return Diagnostic(path, int(match["line"]), "", match["rule"] or "")
 
 
 def select_files(

@@ -27,7 +27,8 @@ def _script(path: Path, text: str) -> Path:
         ("-Werror -m pytest a.py", "pytest", ("-Werror",), ("a.py",)),
         ("-m unittest -v", "python", (), ("-m", "unittest", "-v")),
         ("run.py 'a b'", "python", (), ("run.py", "a b")),
-        ("-m mypy src", "command", (), ()),
+        ("-m mypy src", "lint", (), ()),
+        ("-m build", "command", (), ()),
         ("-c pass", "command", (), ()),
     ],
 )
@@ -37,7 +38,7 @@ def test_python_commands(
     (tmp_path / "run.py").write_text("pass\n")
     check = Check.parse(f"{sys.executable} {arguments}", tmp_path)
     assert (check.kind, check.flags, check.arguments) == (kind, flags, rest)
-    assert check.interpreter == (None if kind == "command" else sys.executable)
+    assert check.interpreter == (sys.executable if kind in ("pytest", "python") else None)
     assert check.display == f"{sys.executable} {arguments}"
 
 

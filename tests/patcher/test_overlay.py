@@ -123,7 +123,9 @@ def test_a_diagnostic_is_looked_at_first(make_repo) -> None:
     said = Diagnostic("prog.py", 2, "wrong operator", "op", "linter")
     result = run(root, diagnostics=(said,), dry_run=True)
     assert result.status == "fixed"
-    assert "linter op says: wrong operator" in result.explanation
+    assert result.explanation is not None
+    assert "linter op says: wrong operator" in result.explanation.place
+    assert result.explanation.place_rank == 1
 
 
 def test_only_named_lines_are_changed(make_repo) -> None:

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from clover_patcher.errors import UsageError
-from clover_patcher.scope import is_frozen, resolve_paths, select_files
+from clover_patcher.scope import is_frozen, resolve_only, resolve_paths, select_files
+from clover_patcher.types import Diagnostic
 
 
 @pytest.mark.parametrize(
@@ -82,3 +83,26 @@ def test_nothing_to_patch_is_a_usage_error() -> None:
         select_files(["test_a.py", "b.py"], ["test_a.py"])
     with pytest.raises(UsageError, match="no Python file"):
         select_files(["b.py"], ["docs"])
+
+
+def test_a_place_may_name_a_rule(tmp_path: Path) -> None:
+    (tmp_path / "pkg").mkdir()
+    (tmp_path / "pkg" / "a:b.py").touch()
+    assert resolve_only(tmp_path, tmp_path / "pkg", "a:b.py:12") == Diagnostic("pkg/a:b.py", 12, "")
+    only = resolve_only(tmp_path, tmp_path, "pkg/a:b.py:12:return-value")
+    assert (only.path, only.line, only.code) == ("pkg/a:b.py", 12, "return-value")
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [("pkg", "not FILE:LINE"), ("pkg:3", "is a folder"), ("x.py:3", "does not exist")],
+)
+def test_other_places_are_refused(tmp_path: Path, text: str, words: str) -> None:
+    (tmp_path / "pkg").mkdir()
+    with pytest.raises(UsageError, match=words):
+        resolve_only(tmp_path, tmp_path, text)
+
+
+def test_names_in_the_check_are_relative_to_where_it_runs() -> None:
+    files = ["pkg/run.py", "run.py", "pkg/lib.py"]
+    assert select_files(files, [], ["python", "run.py"], "pkg") == ["run.py", "pkg/lib.py"]

@@ -1,0 +1,51 @@
+"""The runner that fits a check: tests and programs, or linters."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from .checks import Check
+from .lintrunner import LintRunner
+from .runner import Runner
+from .types import Diagnostic
+
+AnyRunner = Runner | LintRunner
+
+
+def start_runner(
+    check: Check,
+    worktree: Path,
+    *,
+    timeout_s: float | None,
+    tmp: Path,
+    original_root: Path,
+    cwd: str,
+    only: Sequence[Diagnostic],
+) -> AnyRunner:
+    """Starts a runner; the arguments are those of `Runner` and `LintRunner`."""
+    tmp.mkdir(exist_ok=True)
+    if check.kind == "lint":
+        return LintRunner(
+            check,
+            worktree,
+            timeout_s=timeout_s,
+            tmp=tmp,
+            original_root=original_root,
+            cwd=cwd,
+            only=only,
+        )
+    return Runner(
+        check, worktree, timeout_s=timeout_s, tmp=tmp, original_root=original_root, cwd=cwd
+    )
+
+
+def confirmed(runner: AnyRunner, first: AnyRunner) -> bool:
+    """Whether the check passes on a patched worktree from a cold start.
+
+    `first` ran the baseline: it knows what a linter's check is measured by.
+    """
+    if isinstance(runner, LintRunner) and isinstance(first, LintRunner):
+        runner.adopt(first)
+        return runner.run([]).status == "passed"
+    return runner.baseline().status == "passed"

@@ -1,0 +1,63 @@
+"""Which lines of a working tree may be changed to repair a failure, most suspicious first."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from .errors import PatcherError
+from .localise import localise
+from .runners import AnyRunner
+from .types import Diagnostic, Location, Outcome
+from .workspace import Workspace
+
+_FEW_FILES = 300
+"""So many files may be suspected without any evidence, where a check cannot be traced."""
+
+
+class NothingSuspicious(PatcherError):
+    """No line that may be patched is involved in the failure."""
+
+
+def suspects(
+    workspace: Workspace,
+    baseline: Outcome,
+    runner: AnyRunner,
+    allowed: Sequence[str],
+    paths: Sequence[str],
+    diagnostics: Sequence[Diagnostic],
+    only: Sequence[Diagnostic],
+) -> list[Location]:
+    """Lines of files in `allowed`; `paths` are those that the user named, if any.
+
+    Raises `NothingSuspicious` where nothing points anywhere.
+    """
+    coverage = runner.trace()
+    evidence = (*runner.targets, *diagnostics)
+    blind = not coverage and not runner.targets
+    may_be_changed = frozenset(allowed)
+    found = localise(
+        baseline,
+        coverage,
+        allowed if paths or (blind and len(allowed) <= _FEW_FILES) else (),
+        lambda path: path not in may_be_changed,
+        workspace.read,
+        evidence,
+        only,
+    )
+    usable = {path for path in {at.path for at in found} if workspace.intact(path)}
+    locations = [at for at in found if at.path in usable]
+    if not locations:
+        raise NothingSuspicious(_why(paths, (*only, *evidence), may_be_changed))
+    return locations
+
+
+def _why(paths: Sequence[str], named: Sequence[Diagnostic], may_be_changed: frozenset[str]) -> str:
+    frozen = [said.path for said in named if said.path not in may_be_changed]
+    if frozen:
+        return f"{frozen[0]} may not be patched: it is a test, frozen, or not among the files named"
+    if named:
+        return f"{named[0].path}:{named[0].line} holds no statement of a Python file"
+    if paths:
+        where = ", ".join(path or "." for path in paths)
+        return f"the failing check runs no line of {where}: name other files or none"
+    return "nothing says where the fault may be: name the file as PATH"
