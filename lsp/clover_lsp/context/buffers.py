@@ -35,6 +35,8 @@ class Buffer:
     version: int
     symbols: Symbols | None = field(default=None, compare=False)
     """Of this version or a slightly older one; None until it was parsed."""
+    order: int = 0
+    """How many documents were opened before this one: the order of a notebook's cells."""
 
     @cached_property
     def safe_text(self) -> str:
@@ -61,13 +63,17 @@ class Buffers:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._by_uri: dict[str, Buffer] = {}
+        self._opened = 0
 
     def put(self, buffer: Buffer, front: bool = False) -> Buffer | None:
         """Stores a version and returns the one before it."""
         with self._lock:
             old = self._by_uri.get(buffer.uri)
-            if old is not None and buffer.symbols is None:
-                buffer = replace(buffer, symbols=old.symbols)
+            if old is None:
+                self._opened += 1
+                buffer = replace(buffer, order=self._opened)
+            else:
+                buffer = replace(buffer, order=old.order, symbols=buffer.symbols or old.symbols)
             if front:
                 self._by_uri.pop(buffer.uri, None)
             self._by_uri[buffer.uri] = buffer

@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from .buffers import WINDOW_LINES, Buffer
+from .buffers import Buffer
 from .diff import Hunk
 from .edits import Group
 from .focus import Focus, from_module
@@ -24,6 +24,10 @@ MAX_MEMBERS = 8
 MAX_PER_FILE = 6
 """Definitions shown from one file."""
 MAX_USAGES = 3
+USAGE_LINES = 15
+USAGE_NAMES = 4
+USAGE_PLACES = 4
+"""Places looked at for each of the rarest names in one file."""
 MAX_OPEN = 8
 PROBLEM_LINES = 30
 
@@ -52,7 +56,9 @@ def definitions(reader: Reader, focus: Focus, path: str) -> list[ScoredSnippet]:
                 if not fit or located.definition.container and imported.name:
                     continue
                 score, why = 6.0 + 2.0 * fit, f"{name} is imported from {imported.module}"
-            elif len(found) > MAX_SAME_NAME:
+            elif len(found) > MAX_SAME_NAME or not focus.may_mean(
+                name, located.definition.kind, len(found)
+            ):
                 continue
             else:
                 near = 1.0 / (1 + distance(path, file.path))
@@ -108,12 +114,13 @@ def _family(language: str) -> str:
     return {"typescript": "javascript", "tsx": "javascript", "c": "cpp"}.get(language, language)
 
 
-def notebook_cells(cells: Sequence[Buffer], path: str) -> list[ScoredSnippet]:
-    """The other cells of the same notebook, as one text."""
-    text = "\n".join(cell.safe_text.strip("\n") for cell in cells if cell.text.strip())
+def notebook_cells(cells: Sequence[Buffer], path: str, limit: int) -> list[ScoredSnippet]:
+    """The other cells of the same notebook as one text, of which the last `limit` characters."""
+    ordered = sorted(cells, key=lambda cell: cell.order)
+    text = "\n".join(cell.safe_text.strip("\n") for cell in ordered if cell.text.strip())
     if not text:
         return []
-    return [ScoredSnippet(text[-6000:], path, 1, "open", 9.0, "other cells of this notebook")]
+    return [ScoredSnippet(text[-limit:], path, 1, "open", 9.0, "other cells of this notebook")]
 
 
 def open_windows(
@@ -190,23 +197,27 @@ def usages(
 def _best_window(text: str, rare: Mapping[str, float]) -> tuple[int, str, float, list[str]] | None:
     """(first line, text, score, names) of the lines around an occurrence that hold most names."""
     lines = text.split("\n")
-    size = WINDOW_LINES // 2
-    best: tuple[float, int, frozenset[str]] | None = None
-    for name in sorted(rare, key=lambda n: (-rare[n], n))[:4]:
-        at = text.find(name)
-        for _ in range(6):
-            if at < 0:
+    firsts: dict[int, None] = {}
+    for name in sorted(rare, key=lambda n: (-rare[n], n))[:USAGE_NAMES]:
+        line = at = 0
+        found = text.find(name)
+        for _ in range(USAGE_PLACES):
+            if found < 0:
                 break
-            first = max(0, text.count("\n", 0, at) - size // 3)
-            words = frozenset(identifiers("\n".join(lines[first : first + size]))) & rare.keys()
-            score = sum(rare[w] for w in words)
-            if best is None or score > best[0]:
-                best = score, first, words
-            at = text.find(name, at + 200)
+            line, at = line + text.count("\n", at, found), found
+            firsts[max(0, line - USAGE_LINES // 3)] = None
+            found = text.find(name, at + 200)
+    best: tuple[float, int, frozenset[str]] | None = None
+    for first in firsts:
+        words = frozenset(identifiers("\n".join(lines[first : first + USAGE_LINES])))
+        score = sum(rare[w] for w in sorted(words & rare.keys()))
+        if best is None or score > best[0]:
+            best = score, first, words & rare.keys()
     if best is None:
         return None
     shown = sorted(best[2], key=lambda w: (-rare[w], w))[:3]
-    return best[1], "\n".join(lines[best[1] : best[1] + size]).strip("\n"), best[0], shown
+    window = "\n".join(lines[best[1] : best[1] + USAGE_LINES]).strip("\n")
+    return best[1], window, best[0], shown
 
 
 def edits(groups: Sequence[tuple[str, Group]]) -> list[ScoredSnippet]:

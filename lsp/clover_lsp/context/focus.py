@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -11,7 +11,7 @@ from .symbols import Import, Symbols, identifiers
 ABOVE_LINES = 30
 BELOW_LINES = 12
 MAX_NAMES = 24
-KNOWN_CHARS = 30_000
+KNOWN_CHARS = 12_000
 """So much text on each side of the cursor counts as read by the model already."""
 _COMMON_TEXT = """
 and any args assert async await auto bool boolean break byte case catch char class cls const
@@ -26,28 +26,73 @@ False string
 _COMMON = frozenset(_COMMON_TEXT.split())
 
 
+_USE = re.compile(r"(\.|->|::|@)?\s*([A-Za-z_$\x80-\U0010ffff][\w$]{2,63})(\s*[(<])?")
+_BOUND = re.compile(r"(?<![.\w])([A-Za-z_]\w*)\s*(?::[^=\n(]{1,40})?:?=(?!=)")
+_HEAD = re.compile(r"\b(?:def|func|function|fn|lambda|for)\b([^\n]*)")
+
+
 @dataclass(frozen=True)
 class Focus:
-    """The surroundings of a cursor, read once for all rankings."""
+    """The surroundings of a cursor (LF line ends), read once for all rankings."""
 
     prefix: str
     suffix: str
     symbols: Symbols | None
 
     @cached_property
-    def weights(self) -> dict[str, float]:
-        """Names near the cursor with a weight that falls with their distance, heaviest first."""
+    def _near(self) -> list[tuple[str, int]]:
+        """The lines around the cursor, each with its distance, nearest above first."""
         above = self.prefix[-120 * ABOVE_LINES :].split("\n")[-ABOVE_LINES:]
         below = self.suffix[: 120 * BELOW_LINES].split("\n")[:BELOW_LINES]
-        weights: dict[str, float] = {}
         near = [(line, n) for n, line in enumerate(reversed(above))]
-        near += [(line, n + 4) for n, line in enumerate(below)]
-        for line, far in near:
+        return near + [(line, n + 4) for n, line in enumerate(below)]
+
+    @cached_property
+    def weights(self) -> dict[str, float]:
+        """Names near the cursor with a weight that falls with their distance, heaviest first."""
+        weights: dict[str, float] = {}
+        for line, far in self._near:
             for name in identifiers(line):
                 if name not in _COMMON:
                     weights[name] = weights.get(name, 0.0) + 1.0 / (1.0 + far / 6.0)
         ranked = sorted(weights.items(), key=lambda item: (-item[1], item[0]))
         return dict(ranked)
+
+    @cached_property
+    def _uses(self) -> tuple[frozenset[str], frozenset[str]]:
+        """Names used as members (after a dot), and names that are called or decorate."""
+        members, called = set(), set()
+        for line, _ in self._near:
+            for before, name, after in _USE.findall(line):
+                if before in (".", "->", "::"):
+                    members.add(name)
+                if after or before == "@":
+                    called.add(name)
+        return frozenset(members), frozenset(called)
+
+    @cached_property
+    def bound(self) -> frozenset[str]:
+        """Names that the lines around the cursor give a value: variables and parameters."""
+        found: set[str] = set()
+        for line, _ in self._near:
+            found.update(_BOUND.findall(line))
+            for head in _HEAD.findall(line):
+                found.update(identifiers(head.partition("(")[2] or head))
+        return frozenset(found)
+
+    def may_mean(self, name: str, kind: str, places: int) -> bool:
+        """Whether a name near the cursor can stand for a definition of this kind elsewhere.
+
+        `places` is how many definitions of the name there are.
+        """
+        members, called = self._uses
+        if kind == "method":
+            return name in members
+        if name in self.bound:
+            return False
+        if kind == "function":
+            return name in called
+        return kind != "constant" or name.isupper() or places <= 2
 
     @cached_property
     def names(self) -> list[str]:
@@ -68,10 +113,6 @@ class Focus:
         """Stripped lines that the model reads in any case."""
         text = self.prefix[-KNOWN_CHARS:] + "\n" + self.suffix[:KNOWN_CHARS]
         return frozenset(line.strip() for line in text.split("\n") if len(line.strip()) > 3)
-
-    def rarity(self, frequency: Callable[[str], float]) -> dict[str, float]:
-        """The names' weights times how rare each is in the repository."""
-        return {name: self.weights[name] * frequency(name) for name in self.names}
 
 
 def from_module(path: str, module: str) -> float:

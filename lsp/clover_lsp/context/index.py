@@ -29,7 +29,8 @@ _IGNORE_FILES = frozenset({".gitignore", ".cloverignore"})
 
 
 class Index:
-    """All methods but `rules`, `reader` and `status` run on the room's background thread."""
+    """`rules`, `reader`, `status` and `unreadable` are for any thread, the rest for the room's own
+    background thread (and the callbacks of the indexing process)."""
 
     def __init__(
         self, root: Path, exclude: Sequence[str], folder: Path | None, watched: bool
@@ -45,7 +46,7 @@ class Index:
         self._retired: Reader | None = None
         self._state = IndexStatus("indexing")
         self._retries = 1
-        self._scanning = self._closed = False
+        self._scanning = self._closed = self._started = self._damaged = False
         self._scan_again = False
         self._last_scan = self._last_use = 0.0
 
@@ -71,7 +72,10 @@ class Index:
         )
 
     def start(self) -> None:
-        """Serves what an earlier run left at once, and brings it up to date."""
+        """Serves what an earlier run left at once, and brings it up to date. Once."""
+        if self._started:
+            return
+        self._started = True
         self._open_reader()
         self.scan()
 
@@ -132,20 +136,27 @@ class Index:
                     reader.close()
             self._reader = self._retired = None
 
-    def damaged(self, error: Exception) -> None:
-        """A read failed: throws the store away and builds it again, a limited number of times."""
+    def unreadable(self, error: Exception) -> None:
+        """A read failed: the index is built again, on a thread of its own."""
+        with self._lock:
+            if self._closed or self._damaged:
+                return
+            self._damaged = True
+        LOG.warning("the index of %s cannot be read: %s", self.root, error)
+        threading.Thread(target=self._rebuild, args=(error,), daemon=True).start()
+
+    def _rebuild(self, error: Exception) -> None:
+        """Throws the store away and builds it again, once until a scan succeeds."""
         if self._retries <= 0 or self._closed:
             self._state = IndexStatus("failed", detail=f"the index cannot be used: {error}")
             return
         self._retries -= 1
-        LOG.warning("rebuilding the index of %s: %s", self.root, error)
         self._process.close()
         self._swap(None)
         remove(self._store)
         self._process = IndexProcess(self._store, self.root, self._exclude)
         self._state = IndexStatus("indexing", detail="rebuilding a damaged index")
-        with self._lock:
-            self._scanning = False
+        self._scanning = False
         self.scan()
 
     def _send(self, message: Message, callback: Callable[[Message], None]) -> None:
@@ -165,7 +176,7 @@ class Index:
         if not message["ok"]:
             self._failed(str(message.get("error", "")))
             return
-        self._retries = 1
+        self._retries, self._damaged = 1, False
         if message["changed"] or message["compacted"] or self._reader is None:
             self._open_reader()
         self._state = IndexStatus("ready")
@@ -190,9 +201,8 @@ class Index:
         if self._closed:
             return
         if error.startswith("DatabaseError"):
-            threading.Thread(
-                target=self.damaged, args=(sqlite3.DatabaseError(error),), daemon=True
-            ).start()
+            self._damaged = False
+            self.unreadable(sqlite3.DatabaseError(error))
             return
         LOG.warning("indexing %s failed: %s", self.root, error)
         self._state = IndexStatus("failed", detail=error)

@@ -32,6 +32,7 @@ VERSION = 1
 _HEADER = struct.Struct("<8sQQ")
 _MAGIC = b"CLVRGRM1"
 _LOW = 0xFFFFFFFF
+MAX_ANSWERS = 4096
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS files (
     id INTEGER PRIMARY KEY AUTOINCREMENT, path TEXT UNIQUE NOT NULL, mtime INTEGER NOT NULL,
@@ -221,13 +222,13 @@ class Reader:
         self.db = sqlite3.connect(
             f"{path.absolute().as_uri()}?mode=ro", uri=True, timeout=1, check_same_thread=False
         )
-        self._map: mmap.mmap | None = None
         self._grams: Sequence[int] = ()
         self._last = 0
         self.files: dict[int, StoredFile] = {}
         self.by_path: dict[str, int] = {}
         self.source_bytes = 0
         self.newer: dict[int, array[int]] = {}
+        self._answers: dict[tuple[object, ...], list[Located]] = {}
         try:
             self.reload()
         except BaseException:
@@ -260,6 +261,7 @@ class Reader:
                 files[file.id], by_path[path] = file, file.id
                 newer[file.id] = array("I", rows[0][6])
             self.files, self.by_path, self.newer = files, by_path, newer
+        self._answers = {}
 
     def _set_files(self, files: list[StoredFile]) -> None:
         self.files = {file.id: file for file in files}
@@ -273,7 +275,6 @@ class Reader:
             return
         with _grams_path(self.path).open("rb") as file:
             mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-        self._map = mapped
         self._grams = memoryview(mapped)[_HEADER.size :].cast("Q")
         self._last = header[0]
 
@@ -309,24 +310,26 @@ class Reader:
         return self._all("SELECT file, module FROM imports WHERE name = ? LIMIT ?", name, limit)
 
     def _located(self, where: str, *values: object) -> list[Located]:
-        rows = self._all(
-            "SELECT file, name, kind, line, end_line, container, signature FROM symbols WHERE "
-            + where,
-            *values,
-        )
-        return [Located(row[0], Definition(*row[1:])) for row in rows]
+        """Remembered until the files change: the next keystroke asks for the same names."""
+        known = self._answers
+        found = known.get((where, *values))
+        if found is None:
+            rows = self._all(
+                "SELECT file, name, kind, line, end_line, container, signature FROM symbols WHERE "
+                + where,
+                *values,
+            )
+            found = [Located(row[0], Definition(*row[1:])) for row in rows]
+            if len(known) < MAX_ANSWERS:
+                known[where, *values] = found
+        return found
 
     def _all(self, query: str, *values: object) -> list[Any]:
         with self._lock:
             return self.db.execute(query, values).fetchall()
 
     def close(self) -> None:
+        """Ends database access. The array stays mapped as long as a search still reads it."""
         with self._lock:
             self.db.close()
-        if self._map is not None:
-            grams, self._grams = self._grams, ()
-            if isinstance(grams, memoryview):
-                with contextlib.suppress(BufferError):  # a search on another thread still reads
-                    grams.release()
-            with contextlib.suppress(BufferError):
-                self._map.close()
+        self._grams = ()
