@@ -1,0 +1,172 @@
+"""One place → everything the model would read there, from immutable snapshots."""
+
+from __future__ import annotations
+
+import logging
+import math
+import sqlite3
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from clover_engine.api import CancelToken
+
+from . import candidates as find
+from .buffers import Buffer, Buffers
+from .diff import Hunk
+from .edits import EditLog, Group
+from .focus import Focus
+from .index import Index
+from .lookup import Query, Source, own_sources, search
+from .paths import same_notebook
+from .rank import Rejected, choose
+from .redaction import Redacted
+from .roots import Roots
+from .sources import candidates, read_sources
+from .store import Reader
+from .symbols import word_hash
+from .types import Context, Lookup, Place, Problem, ScoredSnippet
+
+LOG = logging.getLogger(__name__)
+
+EDIT_SNIPPETS = 6
+CELL_CHARS = 6000
+"""Of a notebook's other cells, the last so many characters are read."""
+
+
+@dataclass(frozen=True, slots=True)
+class Explained:
+    """A context, and what was left out of it."""
+
+    context: Context
+    rejected: tuple[Rejected, ...] = ()
+
+
+@dataclass(slots=True)
+class Memory:
+    """What the room knows; its threads replace entries, nothing is changed in place."""
+
+    roots: Roots
+    buffers: Buffers
+    edits: EditLog
+    problems: Mapping[str, tuple[Problem, ...]]
+    hunks: Mapping[Path, list[Hunk]]
+
+
+class Gatherer:
+    """Any thread, several at once."""
+
+    def __init__(self, memory: Memory) -> None:
+        self._memory = memory
+        self._redacted = Redacted()
+
+    def explain(self, place: Place, budget_tokens: int, cancel: CancelToken | None) -> Explained:
+        """The context, and why other candidates are not in it.
+
+        An index that cannot be read is told so (`Index.unreadable`) and done without.
+        """
+        memory = self._memory
+        withheld = memory.roots.withheld(place.uri)
+        if withheld:
+            return Explained(Context(replace(place, prefix="", suffix=""), withheld=withheld))
+        prefix, suffix = self._redacted.split(place.uri, place.prefix, place.suffix)
+        safe = replace(place, prefix=prefix, suffix=suffix)
+        buffer = memory.buffers.get(place.uri)
+        focus = Focus(lf(prefix), lf(suffix), buffer.symbols if buffer else None)
+        index, path = memory.roots.locate(place.uri)
+        others = self._others(place.uri, path)
+        try:
+            pool = self._candidates(safe, focus, others, index, path)
+            lookups = () if _stopped(cancel) else _lookups(safe, others, index, path)
+        except sqlite3.Error as error:
+            if index is None:
+                raise
+            index.unreadable(error)
+            pool = self._candidates(safe, focus, others, None, path)
+            lookups = _lookups(safe, others, None, path)
+        if _stopped(cancel):
+            return Explained(Context(safe))
+        snippets, rejected = choose(pool, focus.known_lines, budget_tokens)
+        return Explained(Context(safe, tuple(snippets), lookups), tuple(rejected))
+
+    def _candidates(
+        self,
+        place: Place,
+        focus: Focus,
+        others: list[tuple[str, Buffer]],
+        index: Index | None,
+        path: str,
+    ) -> list[ScoredSnippet]:
+        reader = index.reader if index else None
+        rare = _rarity(focus, reader)
+        cells = [b for _, b in others if same_notebook(b.uri, place.uri)]
+        open_ = [(p, b) for p, b in others if not same_notebook(b.uri, place.uri)]
+        pool = find.notebook_cells(cells, path, CELL_CHARS)
+        pool += find.open_windows(open_, focus, rare)
+        pool += find.edits(self._other_edits(place.uri))
+        problems = self._memory.problems.get(place.uri, ())
+        pool += find.problems(problems, place.prefix.count("\n"), path, place.language)
+        if index is not None:
+            pool += find.changes(self._memory.hunks.get(index.root, ()), focus, path)
+        if index is not None and reader is not None:
+            pool += find.definitions(reader, focus, path)
+            pool += find.usages(reader, index.root, focus, rare, path)
+        return pool
+
+    def _others(self, uri: str, path: str) -> list[tuple[str, Buffer]]:
+        """Other open documents that may be read, latest focus first, with a path to show."""
+        found = []
+        seen = {path}
+        for buffer in self._memory.buffers.latest_first():
+            if buffer.uri == uri:
+                continue
+            other = self._memory.roots.locate(buffer.uri)[1]
+            cell = same_notebook(buffer.uri, uri)
+            if (cell or other not in seen) and not self._memory.roots.withheld(buffer.uri):
+                seen.add(other)
+                found.append((other, buffer))
+        return found
+
+    def _other_edits(self, uri: str) -> list[tuple[str, Group]]:
+        roots = self._memory.roots
+        groups = [g for g in self._memory.edits.recent(EDIT_SNIPPETS) if g.uri != uri]
+        return [(roots.locate(g.uri)[1], g) for g in groups if not roots.withheld(g.uri)]
+
+
+def _rarity(focus: Focus, reader: Reader | None) -> dict[str, float]:
+    """The weight of each name near the cursor: how near, times how rare in the repository."""
+    if reader is None:
+        return {name: focus.weights[name] for name in focus.names}
+    total = 1 + len(reader.files)
+    return {
+        name: focus.weights[name]
+        * math.log(1 + total / (1 + reader.postings(word_hash(name), 0)[1]))
+        for name in focus.names
+    }
+
+
+def _lookups(
+    place: Place, others: list[tuple[str, Buffer]], index: Index | None, path: str
+) -> tuple[Lookup, ...]:
+    query = Query(lf(place.prefix), lf(place.suffix))
+    if not query.answerable:
+        return ()
+    sources = own_sources(query, path)
+    sources += [Source(p, lf(b.safe_text), 1) for p, b in others[: find.MAX_OPEN]]
+    reader = index.reader if index else None
+    if index is not None and reader is not None:
+        open_paths = {p for p, _ in others}
+        sources += read_sources(index.root, candidates(reader, query, path, open_paths))
+    found = search(query, sources)
+    if "\r\n" in place.prefix or "\r\n" in place.suffix:
+        return tuple(replace(f, text=f.text.replace("\n", "\r\n")) for f in found)
+    return found
+
+
+def _stopped(cancel: CancelToken | None) -> bool:
+    return cancel is not None and cancel.cancelled
+
+
+def lf(text: str) -> str:
+    """The text with LF line ends."""
+    return text.replace("\r\n", "\n") if "\r" in text else text
