@@ -24,6 +24,7 @@ COMMANDS = {
     "fix": "clover_code.fix_cmd",
     "undo": "clover_code.undo_cmd",
     "infill": "clover_code.infill_cmd",
+    "context": "clover_code.context_cmd",
     "lsp": "clover_code.lsp_cmd",
     "stats": "clover_code.stats_cmd",
     "doctor": "clover_code.doctor",

@@ -61,7 +61,7 @@ def definitions(reader: Reader, focus: Focus, path: str) -> list[ScoredSnippet]:
             ):
                 continue
             else:
-                near = 1.0 / (1 + distance(path, file.path))
+                near = 1.0 / (1 + distance(path, file.path)) + 2.0 * focus.module_fit(file.path)
                 score, why = 2.0 + 2.0 * near / len(found) + near, f"{name} is used near the cursor"
             weight = min(1.0, focus.weights[name])
             by_file[located.file].append((score + weight, why, located))

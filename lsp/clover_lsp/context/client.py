@@ -51,6 +51,7 @@ class IndexProcess:
 
     @property
     def busy(self) -> bool:
+        """Whether an answer is awaited or being taken in."""
         return bool(self._open)
 
     def rest(self) -> None:
@@ -84,12 +85,11 @@ class IndexProcess:
         with answers:
             for line in answers:
                 message = json.loads(line)
-                if "ok" in message:
-                    callback = self._open.pop(message["id"], None)
-                else:
-                    callback = self._open.get(message["id"])
+                callback = self._open.get(message["id"])
                 if callback is not None:
                     callback(message)
+                if "ok" in message:
+                    self._open.pop(message["id"], None)
         process.wait()
         with self._lock:
             if self._process is not process:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 from .symbols import Import, Symbols, identifiers
 
@@ -14,8 +14,8 @@ MAX_NAMES = 24
 KNOWN_CHARS = 12_000
 """So much text on each side of the cursor counts as read by the model already."""
 _COMMON_TEXT = """
-and any args assert async await auto bool boolean break byte case catch char class cls const
-continue def default del delete dict double elif else enum except export extends extern final
+and the not get set this are can any args assert async await auto bool boolean break byte case
+catch char class cls const continue def default del delete dict double elif else enum except export extends extern final
 finally float for fn from func function global goto impl implements import inline int interface
 kwargs lambda len let list local long match mod mut namespace new nil none null number object
 package pass print private protected pub public raise range return self set short signed static
@@ -86,7 +86,7 @@ class Focus:
         `places` is how many definitions of the name there are.
         """
         members, called = self._uses
-        if kind == "method":
+        if kind in ("method", "field"):
             return name in members
         if name in self.bound:
             return False
@@ -103,6 +103,11 @@ class Focus:
         """Local name → import of the document."""
         return {i.local: i for i in self.symbols.imports} if self.symbols else {}
 
+    def module_fit(self, path: str) -> float:
+        """How well a file fits any module that is imported as a whole (`#include "list.h"`)."""
+        modules = {i.module for i in self.imports.values() if i.name in ("", "*")}
+        return max((from_module(path, module) for module in modules), default=0.0)
+
     @cached_property
     def own_names(self) -> frozenset[str]:
         """What the document defines itself: the prefix and suffix show it."""
@@ -115,6 +120,7 @@ class Focus:
         return frozenset(line.strip() for line in text.split("\n") if len(line.strip()) > 3)
 
 
+@lru_cache(8192)
 def from_module(path: str, module: str) -> float:
     """How well a file's path fits a module's name as written in an import, 0..1.
 

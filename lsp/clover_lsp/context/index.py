@@ -63,6 +63,10 @@ class Index:
         """None until there is something to read."""
         return self._reader
 
+    @property
+    def busy(self) -> bool:
+        return self._scanning or self._process.busy
+
     def status(self) -> IndexStatus:
         state, reader = self._state, self._reader
         if reader is None:

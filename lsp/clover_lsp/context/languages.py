@@ -1,7 +1,7 @@
 """File suffix or LSP language id → grammar and the query that finds definitions and imports.
 
-Captures of the queries: one of `@class @function @method @constant @type @scope` is the whole
-definition, `@name` its name, `@body` where its signature ends; `@import` is an import, with
+Captures of the queries: one of `@class @function @method @field @constant @type @scope` is the
+whole definition, `@name` its name, `@body` where its signature ends; `@import` is an import, with
 `@module`, `@imported` (a name taken from it) and `@alias`. A `@scope` holds definitions without
 being one itself (an `impl` block, a namespace).
 
@@ -23,6 +23,8 @@ _PYTHON = """
 (class_definition name: (identifier) @name body: (_) @body) @class
 (function_definition name: (identifier) @name body: (_) @body) @function
 (module (expression_statement (assignment left: (identifier) @name)) @constant)
+(class_definition body: (block (expression_statement
+  (assignment left: (identifier) @name type: (_)) @field)))
 (import_statement name: (dotted_name) @module) @import
 (import_statement name: (aliased_import name: (_) @module alias: (_) @alias)) @import
 (import_from_statement module_name: (_) @module name: (dotted_name) @imported) @import
@@ -63,6 +65,8 @@ _TYPESCRIPT = (
 (enum_declaration name: (_) @name body: (_) @body) @class
 (type_alias_declaration name: (_) @name) @type
 (method_signature name: (_) @name) @method
+(property_signature name: (_) @name) @field
+(public_field_definition name: (property_identifier) @name) @field
 (abstract_method_signature name: (_) @name) @method
 (function_signature name: (_) @name) @function
 (internal_module name: (_) @name) @scope
@@ -149,13 +153,13 @@ _JAVA = """
 """
 
 _LUA = """
-(function_declaration name: (identifier) @name body: (_) @body) @function
-(function_declaration name: (dot_index_expression field: (_) @name) body: (_) @body) @function
-(function_declaration name: (method_index_expression method: (_) @name) body: (_) @body) @method
+(function_declaration name: (identifier) @name body: (_)? @body) @function
+(function_declaration name: (dot_index_expression field: (_) @name) body: (_)? @body) @function
+(function_declaration name: (method_index_expression method: (_) @name) body: (_)? @body) @method
 (assignment_statement (variable_list . name: (dot_index_expression field: (_) @name))
-  (expression_list . value: (function_definition body: (_) @body))) @function
+  (expression_list . value: (function_definition body: (_)? @body))) @function
 (assignment_statement (variable_list . name: (identifier) @name)
-  (expression_list . value: (function_definition body: (_) @body))) @function
+  (expression_list . value: (function_definition body: (_)? @body))) @function
 (assignment_statement (variable_list . name: (identifier) @alias)
   (expression_list . value: (function_call name: (identifier) @_require
     arguments: (arguments . (string) @module))) (#eq? @_require "require")) @import

@@ -37,6 +37,7 @@ PARSE_DELAY_S = 0.3
 DIFF_DELAY_S = 1.0
 TICK_S = 15.0
 _CLOSE_S = 1.0
+_POLL_S = 0.005
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +87,22 @@ class Room:
         self._jobs.put(None)
         if self._thread is not None:
             self._thread.join(_CLOSE_S)
+
+    def wait(self, timeout_s: float) -> bool:
+        """Waits until all that was told is taken in: for commands and tests, not for servers.
+
+        False if that did not happen in time. An index that failed counts as taken in.
+        """
+        end = time.monotonic() + timeout_s
+        while time.monotonic() < end:
+            passed = threading.Event()
+            self._jobs.put(passed.set)
+            if not passed.wait(end - time.monotonic()):
+                return False
+            if not self._later and not any(index.busy for index in self._roots.indexes):
+                return True
+            time.sleep(_POLL_S)
+        return False
 
     def set_roots(self, roots: Sequence[str]) -> None:
         """Folders of the workspace, as paths; a folder within another one is part of that one."""
