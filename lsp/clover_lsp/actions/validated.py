@@ -1,0 +1,151 @@
+"""Repairs that a check confirms: the patcher, on the client's unsaved text, in the background."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import shlex
+import shutil
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from clover_engine.api import CancelToken, Engine
+from clover_lsp.documents import Documents, Snapshot
+from clover_patcher.errors import PatcherError
+from clover_patcher.fix import FixRequest, FixResult, fix
+from clover_patcher.git import Repository
+from clover_patcher.progress import Stage
+from clover_patcher.types import Diagnostic
+
+from .buffers import overlay, relative_path
+from .errors import ActionRefused
+from .progress import WorkDone
+
+_CONFIGURED = (
+    ("pytest.ini", ""),
+    ("pyproject.toml", "[tool.pytest"),
+    ("setup.cfg", "[tool:pytest"),
+)
+_TEST_FOLDERS = ("tests", "test")
+_ENVIRONMENTS = (".venv", "venv", "env")
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One repair: where, what has to pass, and the buffers as they were when it was asked for."""
+
+    repository: Path
+    """The top of the repository, links resolved."""
+    folder: Path
+    """Where the check runs."""
+    check: str
+    buffers: Mapping[str, bytes]
+    diagnostics: tuple[Diagnostic, ...]
+    budget_s: float
+
+
+def plan(
+    documents: Documents,
+    folders: Sequence[str],
+    snapshot: Snapshot | None,
+    check: str,
+    budget_s: float,
+    diagnostics: Sequence[tuple[int, str, str, str]] = (),
+) -> Job:
+    """What is to be done for a document, or for the first folder of the workspace.
+
+    `check` is the user's setting, run at the top of the repository; without one, pytest is
+    looked for in the document's folder of the workspace, then at the top. `diagnostics` of the
+    document are (line from 1, message, code, source). Raises `ActionRefused`.
+    """
+    folder = _folder(folders, snapshot)
+    try:
+        top = Repository.open(folder).root
+    except PatcherError as error:
+        raise ActionRefused(str(error)) from error
+    where, command = top, check
+    if not command:
+        found = ((place, detect_check(place)) for place in dict.fromkeys((folder, top)))
+        where, command = next(((p, c) for p, c in found if c), (top, ""))
+    if not command:
+        raise ActionRefused("no tests were found: set `cloverCode.fix.check` to a command")
+    path = relative_path(snapshot, top) if snapshot is not None else None
+    evidence = tuple(Diagnostic(path, *d) for d in diagnostics) if path is not None else ()
+    return Job(top, where, command, overlay(documents, top), evidence, budget_s)
+
+
+def run(job: Job, engine: Engine | None, progress: WorkDone, cancel: CancelToken) -> FixResult:
+    """Blocks until the repair ends; nothing is written. Raises `ActionRefused`."""
+    request = FixRequest(
+        root=job.folder,
+        check=job.check,
+        budget_s=job.budget_s,
+        dry_run=True,
+        overlay=job.buffers,
+        diagnostics=job.diagnostics,
+    )
+    try:
+        return fix(request, engine, _Told(progress, job.budget_s), cancel)
+    except PatcherError as error:
+        raise ActionRefused(str(error)) from error
+
+
+def detect_check(folder: Path) -> str:
+    """A command that runs the folder's tests with pytest; "" where there are none."""
+    if not _has_tests(folder):
+        return ""
+    for name in _ENVIRONMENTS:
+        python = folder / name / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
+        if python.is_file() and any((folder / name).glob("[Ll]ib*/**/site-packages/pytest")):
+            return shlex.join([str(python), "-m", "pytest", "-q"])
+    if shutil.which("pytest"):
+        return "pytest -q"
+    if importlib.util.find_spec("pytest") is not None:
+        return shlex.join([sys.executable, "-m", "pytest", "-q"])
+    return ""
+
+
+class _Told:
+    """The patcher's events as progress: the share of the budget that is spent."""
+
+    def __init__(self, progress: WorkDone, budget_s: float) -> None:
+        self._progress, self._budget_s = progress, budget_s
+
+    def event(self, stage: Stage, message: str, **numbers: float) -> None:
+        left = numbers.get("left_s", self._budget_s)
+        share = 100 * (1 - left / self._budget_s) if self._budget_s else 0
+        tried = f" ({numbers['tried']:.0f} tried)" if "tried" in numbers else ""
+        self._progress.report(f"{stage}: {message}{tried}", round(min(100, max(0, share))))
+
+
+def _folder(folders: Sequence[str], snapshot: Snapshot | None) -> Path:
+    """The workspace folder that the document is in, else the document's own folder."""
+    real = [Path(os.path.realpath(folder)) for folder in folders]
+    if snapshot is None:
+        if not real:
+            raise ActionRefused("no folder is open: open the project's folder first")
+        return real[0]
+    if snapshot.path is None:
+        raise ActionRefused("this document is no file: save it in a repository first")
+    path = Path(os.path.realpath(snapshot.path))
+    around = [folder for folder in real if path.is_relative_to(folder)]
+    return max(around, key=lambda folder: len(folder.parts), default=path.parent)
+
+
+def _has_tests(folder: Path) -> bool:
+    for name, mark in _CONFIGURED:
+        try:
+            if mark in (folder / name).read_text("utf-8", "replace"):
+                return True
+        except OSError:
+            continue
+    places = [folder, *(folder / name for name in _TEST_FOLDERS)]
+    patterns = ("test_*.py", "*_test.py", "*/test_*.py")
+    deep = [p for p in patterns if "/" not in p]
+    return any(
+        any(place.glob(pattern))
+        for place in places
+        for pattern in (deep if place == folder else patterns)
+    )
