@@ -50,6 +50,12 @@ class Scope:
     """Comparisons and other conditions, the function's own first."""
     statements: tuple[str, ...]
     """Short simple statements of the function."""
+    others: tuple[str, ...]
+    """Short simple statements of the rest of the file, repeated ones first."""
+    unbound: tuple[str, ...]
+    """Names that the function reads and nothing binds: an assignment may be missing."""
+    unread: tuple[str, ...]
+    """Names that the function binds and never reads: a line that uses them may be missing."""
     assigned: tuple[str, ...]
     """Local names that are bound somewhere in the function."""
     calls: tuple[str, ...]
@@ -104,6 +110,7 @@ class Scopes:
         called = _ordered(near.functions, self._file.functions, self._defined)
         known = set(module) | set(called) | _BUILTINS
         bound = set(near.assigned).union(*(seen.assigned for seen in around))
+        read = near.read.union(near.functions)
         local = [
             name
             for name in _ordered(near.names, *(seen.names for seen in around))
@@ -125,6 +132,9 @@ class Scopes:
             expressions=tuple(dict.fromkeys(near.expressions)),
             conditions=_ordered(near.conditions, self._file.conditions),
             statements=_ordered(near.statements),
+            others=_ordered(t for t in self._file.statements if t not in set(near.statements)),
+            unbound=tuple(n for n in local if n not in bound | near.imported) if outer else (),
+            unread=_ordered(n for n in near.assigned if n not in read) if outer else (),
             assigned=tuple(name for name in local if name in bound),
             calls=_ordered(near.calls, self._file.calls),
             places={name: tuple(near.places.get(name, ())) for name in local},
@@ -149,6 +159,8 @@ class _Seen:
         self.conditions: list[str] = []
         self.statements: list[str] = []
         self.calls: list[str] = []
+        self.read: set[str] = set()
+        self.imported: set[str] = set()
         self.places: dict[str, list[int]] = defaultdict(list)
         for root in roots:
             for node in walk(root, skip="type"):
@@ -168,6 +180,8 @@ class _Seen:
             self.strings.append(text)
         elif kind == "integer":
             self.integers.append(text)
+        elif kind in ("import_statement", "import_from_statement"):
+            self.imported.update(_imported(self.source, node))
         elif kind.endswith("_statement"):
             self._statement(node, text)
         if kind in _DONOR_EXPRESSIONS and 0 < len(text) <= _MAX_DONOR and "\n" not in text:
@@ -190,6 +204,8 @@ class _Seen:
             self.functions.append(text)
         else:
             self.names.append(text)
+            if role == "value":
+                self.read.add(text)
 
     def _attribute(self, node: Node) -> None:
         name = node.child_by_field_name("attribute")

@@ -8,7 +8,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import count
 
-from . import rules_expression, rules_names, rules_statement, rules_values  # noqa: F401
+from . import (  # noqa: F401
+    rules_expression,
+    rules_names,
+    rules_siblings,
+    rules_statement,
+    rules_values,
+)
 from .names import Scopes
 from .rank import DEFAULT, ModelScore, Weights, ranked, unranked
 from .rules_syntax import propose_syntax
@@ -17,7 +23,7 @@ from .templates import PRIORS, Hole, Proposal, Site, fill_hole, propose
 from .types import Candidate, Location
 from .validity import Checker
 
-_BEST_PRIOR = -2.0
+_BEST_PRIOR = math.log(max(prior for kind, prior in PRIORS.items() if kind != "syntax"))
 """No template's log prior is above this: what a line not looked at yet could hold."""
 HoleKey = tuple[str, int, int, str]
 

@@ -359,6 +359,8 @@ def _numbers(node: Node, value: int) -> Iterator[Change]:
     near = {value + 1: 2.0, value - 1: 2.0, -value: 0.5, 2 * value: 0.3, value // 2: 0.3}
     for usual in (0, 1, 2, -1, 10):
         near.setdefault(usual, 0.7)
+    for rare in (3, 4, 5, 6, 7, 8, 9, 16, 60, 100, 1000):
+        near.setdefault(rare, 0.1)
     for number, weight in near.items():
         if number != value:
             yield change(node, str(number), "constant", weight)

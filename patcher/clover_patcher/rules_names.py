@@ -38,6 +38,12 @@ _ATTRIBUTE_FAMILIES = (
     ("union", "intersection", "difference", "symmetric_difference"),
     ("issubset", "issuperset"),
 )
+_METHODS = (
+    "append", "get", "join", "split", "items", "keys", "values", "strip", "add", "pop", "format",
+    "extend", "update", "replace", "startswith", "endswith", "lower", "upper", "copy", "index",
+    "insert", "remove", "sort", "count", "find", "group", "match", "read", "write", "close",
+)  # fmt: skip
+_TYPES = ("str", "dict", "list", "tuple", "int", "float", "set", "bool", "bytes")
 _BUILTINS = (
     "len", "isinstance", "sum", "type", "sorted", "range", "enumerate", "zip", "min", "max",
     "any", "all", "abs", "int", "str", "list", "set", "dict", "tuple", "print", "iter", "next",
@@ -121,6 +127,9 @@ def attribute(node: Node, site: Site) -> Iterator[Change]:
         pool = site.scope.methods if called else site.scope.attributes
     for index, other in enumerate(n for n in pool[:40] if n not in seen):
         yield change(name, other, "attribute", _likeness(other, text) / (2 + index))
+    for other in _METHODS if called else ():
+        if other not in seen:
+            yield change(name, other, "attribute", 0.04)
     if is_expression(node):
         yield change(node, site.text(thing), "unwrap", 0.5)
 
@@ -150,6 +159,8 @@ def call(node: Node, site: Site) -> Iterator[Change]:
             yield change(node, f"{site.text(owner)}[{site.text(items[0])}]", "unwrap", 0.5)
     if site.text(function) == "range":
         yield from _range(arguments, items, site)
+    if site.text(function) in ("isinstance", "issubclass") and len(items) == 1:
+        yield from _classes(items[0], site)
 
 
 def _arguments(arguments: Node, items: list[Node], site: Site) -> Iterator[Change]:
@@ -193,6 +204,17 @@ def _extra_values(site: Site) -> Iterator[tuple[str, float]]:
     for index, name in enumerate(site.scope.local[:12]):
         yield name, 1.0 / (2 + index)
     yield from (("0", 0.2), ("1", 0.2), ("None", 0.1), ("True", 0.1), ("-1", 0.1))
+    for index, text in enumerate((*site.scope.strings[:8], *site.scope.integers[:2])):
+        yield text, 0.3 / (2 + index)
+    for index, text in enumerate(site.scope.module[:6]):
+        yield text, 0.2 / (2 + index)
+
+
+def _classes(value: Node, site: Site) -> Iterator[Change]:
+    """What a value may be an instance of."""
+    own = [name for name in site.scope.functions if name[0].isupper()]
+    for kind in (*_TYPES, *own[:6]):
+        yield Change(value.end_byte, value.end_byte, f", {kind}", "argument", 0.5)
 
 
 def _range(arguments: Node, items: list[Node], site: Site) -> Iterator[Change]:
@@ -267,8 +289,8 @@ def _slice(node: Node, site: Site) -> Iterator[Change]:
             bounds[-1] = site.text(child)
     low, high, *step = bounds
     values = [name for name in site.scope.local[:12]]
-    lows = [f"{low} + 1", f"{low} - 1", ""] if low else ["1", *values]
-    highs = [f"{high} + 1", f"{high} - 1", ""] if high else ["-1", *values, *_plus_one(values)]
+    lows = [f"{low} + 1", f"{low} - 1", ""] if low else ["1", "2", "-1", *values]
+    highs = [f"{high} + 1", f"{high} - 1", ""] if high else ["-1", "1", *values, *_plus_one(values)]
     rest = f":{step[0]}" if step and step[0] else ""
     for index, new in enumerate(lows):
         yield change(node, f"{new}:{high}{rest}", "slice", 1.5 / (1 + index / 2))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import product
 
 from tree_sitter import Node
@@ -35,6 +36,7 @@ _WORDS: dict[str, tuple[str, ...]] = {
 }
 _NAME = re.compile(r"(?<![\w.\"'])[A-Za-z_]\w*(?![\w\"'(=])")
 _NUMERIC = re.compile(r"\b([A-Za-z_]\w*) (?:[-+*/]=|= -?\d|[<>]=? )")
+_EMPTY = ("none", "true", "false", "integer", "string", "list", "dictionary")
 _MAX_INSERTS = 160
 _MAX_GUARDS = 60
 
@@ -67,6 +69,27 @@ def returned(node: Node, site: Site) -> Iterator[Change]:
     for constant in ("None", "True", "False", "[]", "0", "[[]]", '""'):
         if constant != text:
             yield change(values[0], constant, "expression", 0.2)
+    if values[0].type in _EMPTY:
+        yield from _other_values(values[0], word, site)
+
+
+def _other_values(node: Node, word: str, site: Site) -> Iterator[Change]:
+    """For a constant given back: what other functions return, and what this one computes."""
+    scope = site.scope
+    returns = [t[len(word) + 1 :] for t in scope.others if t.startswith(f"{word} ")]
+    for index, text in enumerate((*returns[:16], *scope.strings[:6])):
+        yield change(node, text, "expression", 1.0 / (3 + index / 2))
+    values = [v for kind, v in scope.expressions if kind != "identifier"]
+    for index, text in enumerate(values[:16]):
+        yield change(node, text, "expression", 0.7 / (3 + index / 2))
+    for function, name in product(scope.functions[:6], scope.local[:4]):
+        yield change(node, f"{function}({name})", "expression", 0.1)
+    header = site.statement.function
+    title = header.node.child_by_field_name("name") if header is not None else None
+    words = set(site.text(title).split("_")) if title is not None else set()
+    for index, name in enumerate(scope.own[:16]):
+        alike = len(words & set(name.split("_")))
+        yield change(node, f"self.{name}", "expression", (0.5 + 2 * alike) / (3 + index / 2))
 
 
 @expression_rule("for_statement", "for_in_clause")
@@ -212,10 +235,23 @@ def order(site: Site) -> Iterator[Proposal]:
 def insert(site: Site) -> Iterator[Proposal]:
     """New lines before and after the statement."""
     fresh = _new_statements(site)
-    for hole, weight in _gaps(site):
+    for hole, weight in gaps(site):
         for text, kind, share in fresh:
             if _allowed(text, hole):
                 yield fill_hole(site.source, hole, text, kind, weight * share)
+
+
+@statement_rule
+def instead_of_pass(site: Site) -> Iterator[Proposal]:
+    """What a placeholder stands for."""
+    source, statement = site.source, site.statement
+    if statement.kind != "pass_statement" or not statement.own_lines:
+        return
+    hole = line_hole(source, statement.first_line)
+    place = replace(hole, in_loop=statement.in_loop, inside=statement.function is not None)
+    for text, kind, share in _new_statements(site):
+        if _allowed(text, place):
+            yield fill_hole(source, hole, text, kind, share)
 
 
 def _allowed(text: str, hole: Hole) -> bool:
@@ -225,7 +261,7 @@ def _allowed(text: str, hole: Hole) -> bool:
     return hole.inside or word not in ("return", "yield")
 
 
-def _gaps(site: Site) -> Iterator[tuple[Hole, float]]:
+def gaps(site: Site) -> Iterator[tuple[Hole, float]]:
     """Where a new line may stand, with weights."""
     source, statement = site.source, site.statement
     if not statement.own_lines:
@@ -257,7 +293,8 @@ def _ending_with(source: Source, statement: Statement) -> Iterator[Statement]:
 def _new_statements(site: Site) -> list[tuple[str, str, float]]:
     """(text, kind, weight) of statements that could be missing here, best first."""
     made: dict[str, tuple[str, float]] = {}
-    for text, kind, weight in (*_guards(site), *_plain(site), *_varied(site)):
+    rules = (_guards, _plain, _varied, _bindings)
+    for text, kind, weight in (entry for rule in rules for entry in rule(site)):
         if text not in made or made[text][1] < weight:
             made[text] = (kind, weight)
     ranked = [(text, kind, weight) for text, (kind, weight) in made.items()]
@@ -301,6 +338,31 @@ def _plain(site: Site) -> Iterator[tuple[str, str, float]]:
     for index, name in enumerate(scope.own[:4]):
         for value in ("None", "0", "[]", *scope.local[1:4]):
             yield f"self.{name} = {value}", "insert", 0.3 / (2 + index)
+
+
+def _bindings(site: Site) -> Iterator[tuple[str, str, float]]:
+    """Assignments of names that nothing binds; uses of names that nothing reads."""
+    scope = site.scope
+    for name in scope.unbound[:3]:
+        for text in scope.others:
+            if text.startswith(f"{name} = "):
+                yield text, "insert", 3.0
+        values = [v for kind, v in scope.expressions if kind != "identifier" and v != name][:16]
+        calls = [f"{f}({v})" for f in scope.functions[:6] for v in scope.local[:4]]
+        constants = ["0", "None", "[]", "{}", '""', "False", "True", "set()"]
+        for index, value in enumerate((*scope.local[:8], *constants, *values, *calls)):
+            if value != name:
+                yield f"{name} = {value}", "insert", 2.0 / (2 + index / 3)
+    for name in scope.unread[:4]:
+        yield f"self.{name} = {name}", "insert", 1.5
+        yield f"return {name}", "insert", 1.0
+        for owner in scope.assigned[:3]:
+            yield f"{owner}[{name}] = {name}", "insert", 0.1
+    for (i, owner), (j, key), (k, value) in product(
+        *(enumerate(names) for names in (scope.assigned[:3], scope.local[:4], scope.local[:4]))
+    ):
+        if len({owner, key, value}) == 3:
+            yield f"{owner}[{key}] = {value}", "insert", 0.3 / (2 + i + j + k)
 
 
 def _numbers(scope: Scope) -> set[str]:

@@ -71,6 +71,26 @@ def _terms(node: Node, text: str, site: Site) -> Iterator[Change]:
         yield change(node, f"{text}[{name}]", "wrap", weight / 4)
         yield change(node, f"{name}[{text}]", "wrap", weight / 4)
     yield change(node, f"1 + {text}", "term", 0.3)
+    for index, other in enumerate(_computed(text, site)[:8]):
+        yield change(node, f"{other} + {text}", "term", 0.5 / (3 + index))
+        yield change(node, f"{text} + {other}", "term", 0.5 / (3 + index))
+
+
+def _computed(text: str, site: Site) -> list[str]:
+    """Expressions of the function that are more than a name."""
+    return [t for kind, t in site.scope.expressions if kind != "identifier" and t != text]
+
+
+@expression_rule("integer")
+def counted(node: Node, site: Site) -> Iterator[Change]:
+    """One more operand for a number."""
+    if node.parent is not None and node.parent.type == "unary_operator":
+        return
+    text = site.text(node)
+    for index, name in enumerate(site.scope.local[:8]):
+        for new, weight in ((f"{name} + {text}", 1.0), (f"{name} - {text}", 0.5)):
+            yield change(node, new, "term", weight / (2 + index))
+        yield change(node, f"{name} * {text}", "term", 0.3 / (2 + index))
 
 
 def _wrapped(node: Node, text: str, site: Site) -> Iterator[Change]:

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import codecs
 import io
+import re
 import tokenize
 from bisect import bisect_right
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -33,6 +35,10 @@ _COMPOUND = frozenset(
 ) | {"function_definition", "class_definition"}
 _CLAUSES = frozenset(
     f"{name}_clause" for name in ("elif", "else", "except", "except_group", "finally", "case")
+)
+_TOKEN = re.compile(
+    r"""(\s*)([rbufRBUF]{0,2}(?:"(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*')|\w+(?:\.\d+)?|#.*"""
+    r"""|\*\*=|//=|>>=|<<=|[<>=!+\-*/%&|^@:]=|\*\*|//|<<|>>|->|\S)"""
 )
 _STATEFUL = ("utf7", "utf-7", "iso2022", "iso-2022", "hz", "utf-16", "utf16", "utf-32", "utf32")
 
@@ -79,6 +85,24 @@ class Statement:
         return not self.is_clause and self.position == len(self.block) - 1
 
 
+@dataclass(frozen=True, slots=True)
+class Token:
+    """A word, number, string or sign, and the blanks before it."""
+
+    space: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class CodeLine:
+    """A line of code as lexical tokens, without comment and indentation."""
+
+    number: int
+    tokens: tuple[Token, ...]
+    counts: Counter[str]
+    """How often each token's text occurs."""
+
+
 class Source:
     """One decoded file. `load_source` makes it."""
 
@@ -111,6 +135,20 @@ class Source:
         """All statements and headers in the order of the text."""
         return list(_Statements(self).collect())
 
+    @cached_property
+    def code_lines(self) -> list[CodeLine]:
+        """Lines that belong to statements, without blank ones and the lines of long strings."""
+        skipped: set[int] = set()
+        for node in walk(self.tree.root_node):
+            if node.type == "string" and node.start_point.row != node.end_point.row:
+                skipped.update(range(node.start_point.row + 1, node.end_point.row + 2))
+        covered = {n for s in self.statements for n in range(s.first_line, s.last_line + 1)}
+        return [
+            CodeLine(n, tokens, Counter(token.text for token in tokens))
+            for n in sorted(covered - skipped)
+            if (tokens := _tokens(self.slice(self.content_start(n), self.line_end(n))))
+        ]
+
     @property
     def line_count(self) -> int:
         return len(self._starts)
@@ -130,6 +168,15 @@ class Source:
         """Where the line's text begins after its indentation."""
         start, end = self.line_start(line), self.line_end(line)
         return start + len(self.code[start:end]) - len(self.code[start:end].lstrip(b" \t\f"))
+
+    def eol_near(self, offset: int) -> str:
+        """How the line with the character before `offset` ends; the line above it where it has
+        no end. For files with both kinds: a new line looks like its neighbour."""
+        line = self.line_of(max(0, offset - 1))
+        for near in (line, line - 1):
+            if near >= 1 and (end := self.slice(self.line_end(near), self.next_line_start(near))):
+                return end
+        return self.eol
 
     def indentation(self, line: int) -> str:
         return self.slice(self.line_start(line), self.content_start(line))
@@ -195,6 +242,11 @@ def walk_header(statement: Statement) -> Iterator[Node]:
         current = stack.pop()
         yield current
         stack.extend(c for c in reversed(current.children) if c.start_byte < statement.end)
+
+
+def _tokens(text: str) -> tuple[Token, ...]:
+    found = (Token(match[1], match[2]) for match in _TOKEN.finditer(text))
+    return tuple(token for token in found if token.text[0] != "#")
 
 
 def _line_starts(code: bytes) -> list[int]:

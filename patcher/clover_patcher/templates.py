@@ -52,6 +52,8 @@ PRIORS: dict[str, float] = {
     "order": 0.02,
     "guard": 0.03,
     "insert": 0.09,
+    "sibling": 0.08,
+    "echo": 0.03,
     "cloze": 0.10,
     "line": 0.05,
     "syntax": 1.0,
@@ -170,14 +172,16 @@ def new_line_hole(source: Source, before: int, beside: Statement) -> Hole:
     loop, inside = beside.in_loop, beside.function is not None
     code = source.code
     at = source.line_start(before) if before <= source.line_count else len(code)
+    eol = source.eol_near(at)
     if at == len(code) and not code.endswith(b"\n"):
-        return Hole(at, at, source.eol + indentation, "", "", indentation, loop, inside)
-    return Hole(at, at, indentation, source.eol, "", indentation, loop, inside)
+        return Hole(at, at, eol + indentation, "", "", indentation, loop, inside)
+    return Hole(at, at, indentation, eol, "", indentation, loop, inside)
 
 
 def fill_hole(source: Source, hole: Hole, text: str, kind: str, weight: float = 1.0) -> Proposal:
     """The edit that puts `text` into the hole; its later lines are indented like the hole's."""
-    text = text.replace("\n", f"{source.eol}{hole.margin}")
+    if "\n" in text:
+        text = text.replace("\n", f"{source.eol_near(hole.start)}{hole.margin}")
     return Proposal(hole.start, hole.end, hole.lead + text + hole.tail, kind, weight, hole, text)
 
 
