@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import pty
@@ -237,30 +236,3 @@ def test_an_interrupt_removes_everything(make_repo, temporary_root: Path) -> Non
         assert bool(list(temporary_root.iterdir())) == (stop == "kill")
     assert run(root, "--budget", "3", "--check", "python -m pytest -q").returncode in (1, 124)
     assert make_repo.git(root, "worktree", "list").count("\n") == 1
-
-
-def test_a_kill_at_any_moment_leaves_the_tree_whole(make_repo, temporary_root: Path) -> None:
-    root, card = make_repo.project("wrong_operator")
-    before = content(root)
-    started = time.monotonic()
-    assert run(root, "--check", card["check"]).returncode == 0
-    whole_run = time.monotonic() - started
-    after = content(root)
-    for part in (0.1, 0.3, 0.5, 0.7, 0.8, 0.9, 0.95):
-        make_repo.git(root, "checkout", "-q", ".")
-        process = subprocess.Popen(
-            [*COMMAND, "--engine", "none", "--check", card["check"]],
-            cwd=root,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-        )
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            process.wait(part * whole_run)
-        process.kill()
-        process.wait()
-        assert content(root) in (before, after)
-    make_repo.git(root, "checkout", "-q", ".")
-    assert run(root, "--check", card["check"]).returncode == 0
-    assert content(root) == after
-    assert make_repo.git(root, "worktree", "list").count("\n") == 1
-    assert list((root / ".git").glob("*.lock")) == []
