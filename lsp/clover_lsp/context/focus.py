@@ -15,13 +15,13 @@ KNOWN_CHARS = 12_000
 """So much text on each side of the cursor counts as read by the model already."""
 _COMMON_TEXT = """
 and the not get set this are can any args assert async await auto bool boolean break byte case
-catch char class cls const continue def default del delete dict double elif else enum except export extends extern final
-finally float for fn from func function global goto impl implements import inline int interface
-kwargs lambda len let list local long match mod mut namespace new nil none null number object
-package pass print private protected pub public raise range return self set short signed static
-str string struct super switch template then this throw throws true false try tuple type typedef
-typename typeof union unsigned use using var void volatile where while with yield None True
-False string
+catch char class cls const continue def default del delete dict double elif else enum except
+export extends extern final finally float for fn from func function global goto impl implements
+import inline int interface kwargs lambda len let list local long match mod mut namespace new
+nil none null number object package pass print private protected pub public raise range return
+self short signed static str string struct super switch template then throw throws true false
+try tuple type typedef typename typeof union unsigned use using var void volatile where while
+with yield None True False
 """
 _COMMON = frozenset(_COMMON_TEXT.split())
 

@@ -21,11 +21,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
-if TYPE_CHECKING:
-    from pathspec import GitIgnoreSpec
-
+_ANY_FOLDER = "(?P<ps_d>/)"
+"""What pathspec makes of `*/`."""
 _SECRET_GLOBS_TEXT = """
 .env .env.* *.env .envrc .netrc _netrc .npmrc .pypirc .pgpass .my.cnf .htpasswd .dockercfg
 .git-credentials .vault-token .boto .s3cfg kubeconfig *.kubeconfig *.pem *.key *.p12 *.pfx *.jks
@@ -92,9 +91,9 @@ class IgnoreRules:
 
     def __init__(self, root: Path, exclude: Sequence[str] = ()) -> None:
         self.root = root
-        self._user = _spec(exclude)
-        self._clover: dict[str, GitIgnoreSpec | None] = {}
-        self._git: dict[str, GitIgnoreSpec | None] = {}
+        self._user = _Patterns(exclude)
+        self._clover: dict[str, _Patterns | None] = {}
+        self._git: dict[str, _Patterns | None] = {}
         self._folders: dict[str, str] = {"": ""}
         self._above = _above(root)
 
@@ -167,7 +166,7 @@ class IgnoreRules:
 
     def _decide(self, path: str) -> str:
         """What the user's globs and the ignore files say; folders end with "/"."""
-        if self._user is not None and self._user.check_file(path).include:
+        if self._user.verdict(path):
             return f"{path} is excluded by the settings"
         by_clover = self._ask(".cloverignore", self._clover, path)
         if by_clover is not None:
@@ -175,12 +174,12 @@ class IgnoreRules:
         if self._ask(".gitignore", self._git, path):
             return f"{path} is ignored by git"
         for prefix, spec in self._above:
-            verdict = spec.check_file(prefix + path).include
+            verdict = spec.verdict(prefix + path)
             if verdict is not None:
                 return f"{path} is ignored by git" if verdict else ""
         return ""
 
-    def _ask(self, name: str, specs: dict[str, GitIgnoreSpec | None], path: str) -> bool | None:
+    def _ask(self, name: str, specs: dict[str, _Patterns | None], path: str) -> bool | None:
         """The verdict of the nearest ignore file that has one."""
         folder = path.rstrip("/")
         while folder:
@@ -189,15 +188,15 @@ class IgnoreRules:
                 specs[folder] = _read(self.root / folder / name)
             spec = specs[folder]
             if spec is not None:
-                verdict = spec.check_file(path[len(folder) + 1 if folder else 0 :]).include
+                verdict = spec.verdict(path[len(folder) + 1 if folder else 0 :])
                 if verdict is not None:
                     return verdict
         return None
 
 
-def _above(root: Path) -> list[tuple[str, GitIgnoreSpec]]:
+def _above(root: Path) -> list[tuple[str, _Patterns]]:
     """Rules from outside the root, nearest first, each with what goes before a relative path."""
-    found: list[tuple[str, GitIgnoreSpec]] = []
+    found: list[tuple[str, _Patterns]] = []
     top = next((p for p in (root, *root.parents) if (p / ".git").exists()), None)
     if top is not None:
         for folder in (root, *root.parents):
@@ -218,23 +217,46 @@ def _above(root: Path) -> list[tuple[str, GitIgnoreSpec]]:
     return found
 
 
-def _read(path: Path) -> GitIgnoreSpec | None:
+class _Patterns:
+    """The patterns of one ignore file, asked about one level of a path at a time, as git does.
+
+    `GitIgnoreSpec.check_file` takes a match of a parent folder for one of the file, so that
+    `*`, `!*/`, `!*.md` would ignore `api/x.md`.
+    """
+
+    def __init__(self, lines: Sequence[str]) -> None:
+        from pathspec import GitIgnoreSpec
+
+        patterns: list[Any] = []
+        for line in lines:
+            try:
+                patterns += GitIgnoreSpec.from_lines([line]).patterns
+            except ValueError:
+                continue  # git has no use for a malformed line either
+        self._patterns = [p for p in reversed(patterns) if p.include is not None]
+
+    def __bool__(self) -> bool:
+        return bool(self._patterns)
+
+    def verdict(self, path: str) -> bool | None:
+        """Ignored, brought back, or not mentioned; folders end with "/"."""
+        for pattern in self._patterns:
+            if pattern.regex.pattern == _ANY_FOLDER:
+                if path.endswith("/"):
+                    return bool(pattern.include)
+                continue
+            found = pattern.match_file(path)
+            if found is None:
+                continue
+            folder = found.match.groupdict().get("ps_d")
+            if not folder or found.match.end("ps_d") == len(path):
+                return bool(pattern.include)
+        return None
+
+
+def _read(path: Path) -> _Patterns | None:
     try:
         text = path.read_bytes().decode("utf-8-sig", "replace")
     except OSError:
         return None
-    return _spec(text.splitlines())
-
-
-def _spec(lines: Sequence[str]) -> GitIgnoreSpec | None:
-    """The rules of some lines; a line that is no valid pattern is left out."""
-    from pathspec import GitIgnoreSpec
-
-    good = []
-    for line in lines:
-        try:
-            GitIgnoreSpec.from_lines([line])
-        except ValueError:
-            continue
-        good.append(line)
-    return GitIgnoreSpec.from_lines(good) if any(line.strip() for line in good) else None
+    return _Patterns(text.splitlines()) or None
