@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -37,9 +37,10 @@ from .recovery import settle
 from .reproduce import reproduce
 from .runlog import RunLog, run_key
 from .runners import AnyRunner, confirmed, start_runner
-from .scope import resolve_paths, select_files
+from .scope import matching, resolve_paths, select_files
 from .stopping import LinkedToken, stopped_by
 from .suspects import NothingSuspicious, suspects
+from .tracebacks import located, read_traceback
 from .types import Diagnostic, EngineUse, Location, Outcome
 from .validate import Feed, Pool
 from .workspace import Workspace
@@ -80,12 +81,16 @@ class FixRequest:
     """Evidence where the fault is; these lines are tried first, in this order."""
     only: tuple[Diagnostic, ...] = ()
     """If any, no other lines are changed."""
+    traceback: str = ""
+    """A pasted traceback of the failure, from any machine: evidence where the fault is."""
     commit: bool = False
     """Commit the patched files, and nothing else; see `commit`."""
     log: Path | None = None
     """Where the run is logged; None: in the git directory, unless there are unsaved buffers."""
     resume: bool = False
     """Skip candidates that failed in an earlier run of this check on this very tree."""
+    allow: tuple[str, ...] = ()
+    """Patterns as in `.gitignore`, from the repository's top: tests that may be changed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,14 +172,17 @@ class _Repair:
         self.tried = 0
         self.passing: list[Passing] = []
         self.allowed: list[str] = []
+        self.unfrozen: frozenset[str] = frozenset()
         self.notes: list[str] = []
         self.source: CandidateSource | None = None
         self.log: RunLog | None = None
         self.repository = Repository.open(request.root)
         self.paths = resolve_paths(self.repository.root, request.root, request.paths)
         self.cwd = resolve_paths(self.repository.root, request.root, ["."])[0]
+        self.traces = read_traceback(request.traceback) if request.traceback else []
         named = (*request.only, *request.diagnostics)
-        self.check = Check.parse(request.check or implied_check(named, self.cwd), request.root)
+        check = request.check or implied_check(named, request.traceback, self.cwd)
+        self.check = Check.parse(check, request.root)
 
     def run(self) -> FixResult:
         result = self._run()
@@ -211,7 +219,9 @@ class _Repair:
 
     def _repair(self, workspace: Workspace) -> FixResult:
         words = () if self.check.kind == "lint" else self.check.argv
-        self.allowed = select_files(workspace.python_files, self.paths, words, self.cwd)
+        python = workspace.python_files
+        self.unfrozen = matching(python, self.request.allow)
+        self.allowed = select_files(python, self.paths, words, self.cwd, self.unfrozen)
         with ExitStack() as stack:
             runners = [self._runner(workspace, tree, stack) for tree in workspace.trees]
             self._require_engine(wait=False)
@@ -276,14 +286,18 @@ class _Repair:
         Raises `NothingSuspicious` where nothing points anywhere.
         """
         self.tell("localise", "tracing the failing tests", left_s=self.clock.left_s)
+        pasted = located(self.traces, workspace.python_files, workspace.read)
+        if self.traces and not pasted:
+            self.notes.append("no frame of the traceback is in a file of this repository")
         locations = suspects(
             workspace,
-            baseline,
+            replace(baseline, failures=(*pasted, *baseline.failures)),
             runner,
             self.allowed,
             self.paths,
             self.request.diagnostics,
             self.request.only,
+            self.unfrozen,
         )
         first = locations[0]
         message = f"{first.path}:{first.line} is the first of {len(locations)} suspicious lines"

@@ -4,28 +4,35 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence, Set
 from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING
 
 from .errors import UsageError
 from .types import Diagnostic
 
+if TYPE_CHECKING:
+    from pathspec import GitIgnoreSpec
+
 _PLACE = re.compile(r"(?P<path>.+?):(?P<line>[0-9]+)(?::(?P<rule>[^:\s]+))?", re.DOTALL)
 _TOP_TEST_FOLDERS = frozenset({"test", "testing"})
-_FROZEN_NAMES = frozenset({"conftest.py", "noxfile.py", "setup.py", "sitecustomize.py"})
+_FROZEN_NAMES = frozenset(
+    {"conftest.py", "noxfile.py", "setup.py", "sitecustomize.py", "usercustomize.py", "tests.py"}
+)
+FROZEN = "frozen; --allow PATTERN lets a patch change them"
+"""What to say of files that `is_frozen` names."""
 
 
 def is_frozen(path: str) -> bool:
-    """Whether patches must leave a file alone: tests, their configuration, CI, hidden folders.
+    """Whether patches must leave a Python file alone: tests and their configuration, CI, hidden.
 
     `path` is relative to the repository, with posix separators.
     """
     *folders, name = PurePosixPath(path).parts
     return (
         name in _FROZEN_NAMES
-        or name.startswith("test_")
-        or name.endswith("_test.py")
-        or name == "tests.py"
+        or name.startswith(("test_", "."))
+        or name.endswith(("_test.py", "_tests.py"))
         or any(folder == "tests" or folder.startswith(".") for folder in folders)
         or bool(folders and folders[0] in _TOP_TEST_FOLDERS)
     )
@@ -58,22 +65,69 @@ def select_files(
     paths: Sequence[str],
     check_words: Sequence[str] = (),
     cwd: str = "",
+    unfrozen: Set[str] = frozenset(),
 ) -> list[str]:
     """Python files at or below `paths` (all where there are none) that patches may change.
 
     Files that the check command, run in `cwd`, names are tests too, unless a path names them
-    explicitly or nothing else could be patched. Raises `UsageError` where the paths leave nothing
-    to patch.
+    explicitly or nothing else could be patched. `unfrozen` are tests that may be changed all the
+    same. Raises `UsageError` where the paths leave nothing to patch.
     """
     chosen = [name for name in python_files if not paths or any(_below(name, p) for p in paths)]
-    free = [name for name in chosen if not is_frozen(name)]
+    free = [name for name in chosen if name in unfrozen or not is_frozen(name)]
     if not free:
         where = ", ".join(path or "." for path in paths) or "this repository"
-        why = "tests and their configuration are frozen" if chosen else "no Python file is there"
+        why = f"tests and their configuration are {FROZEN}" if chosen else "no Python file is there"
         raise UsageError(f"nothing to patch in {where}: {why}")
     words = (posixpath.join(cwd, word.split("::")[0]) for word in check_words)
-    named = {posixpath.normpath(word) for word in words} - set(paths)
+    named = {posixpath.normpath(word) for word in words} - set(paths) - unfrozen
     return [name for name in free if name not in named] or free
+
+
+def without_tests(
+    allowed: Sequence[str], nodeids: Iterable[str], kept: Set[str] = frozenset()
+) -> list[str]:
+    """Files that hold none of these pytest tests, whatever they are called; all where all do.
+
+    Doctests are about the file they stand in. `kept` are files that may be changed all the same.
+    """
+    places = {_test_file(nodeid) for nodeid in nodeids} - {""}
+    free = [
+        name
+        for name in allowed
+        if name in kept or not any(name == place or name.endswith(f"/{place}") for place in places)
+    ]
+    return free or list(allowed)
+
+
+def _test_file(nodeid: str) -> str:
+    """The file of a test, "" for a doctest and for what is no test of a file."""
+    path, _, name = nodeid.partition("::")
+    doctest = PurePosixPath(path).stem in name.split("::")[0].split("[")[0].split(".")
+    return "" if doctest or not name else path
+
+
+def matching(python_files: Sequence[str], patterns: Sequence[str]) -> frozenset[str]:
+    """Python files that match a pattern of the `.gitignore` syntax, from the repository's top.
+
+    Raises `UsageError` for a pattern that is none, or that no file matches.
+    """
+    found: set[str] = set()
+    for pattern in patterns:
+        try:
+            matched = set(_spec(pattern).match_files(python_files))
+        except ValueError as exc:
+            raise UsageError(f"{pattern!r} is not a pattern as in .gitignore: {exc}") from exc
+        if not matched:
+            raise UsageError(f"{pattern!r} matches no Python file: start at the repository's top")
+        found |= matched
+    return frozenset(found)
+
+
+def _spec(pattern: str) -> GitIgnoreSpec:
+    from pathspec import GitIgnoreSpec  # slow to import, and few runs need it
+
+    return GitIgnoreSpec.from_lines([pattern])
 
 
 def _resolve(root: Path, cwd: Path, path: str) -> str:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 
 from .errors import PatcherError
 from .localise import localise
 from .runners import AnyRunner
+from .scope import FROZEN, without_tests
 from .types import Diagnostic, Location, Outcome
 from .workspace import Workspace
 
@@ -26,12 +27,16 @@ def suspects(
     paths: Sequence[str],
     diagnostics: Sequence[Diagnostic],
     only: Sequence[Diagnostic],
+    unfrozen: Set[str] = frozenset(),
 ) -> list[Location]:
     """Lines of files in `allowed`; `paths` are those that the user named, if any.
 
+    Files that hold the check's tests are left out unless named or `unfrozen`.
     Raises `NothingSuspicious` where nothing points anywhere.
     """
     coverage = runner.trace()
+    nodeids = [*(test.nodeid for test in baseline.failures), *(test.nodeid for test in coverage)]
+    allowed = without_tests(allowed, nodeids, unfrozen | set(paths))
     evidence = (*runner.targets, *diagnostics)
     blind = not coverage and not runner.targets
     may_be_changed = frozenset(allowed)
@@ -54,7 +59,7 @@ def suspects(
 def _why(paths: Sequence[str], named: Sequence[Diagnostic], may_be_changed: frozenset[str]) -> str:
     frozen = [said.path for said in named if said.path not in may_be_changed]
     if frozen:
-        return f"{frozen[0]} may not be patched: it is a test, frozen, or not among the files named"
+        return f"{frozen[0]} may not be patched: it is not among the files named, or {FROZEN}"
     if named:
         return f"{named[0].path}:{named[0].line} holds no statement of a Python file"
     if paths:
