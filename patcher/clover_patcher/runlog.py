@@ -148,22 +148,29 @@ def _new_log(folder: Path) -> Path:
 
 
 def run_key(
-    check: Sequence[str], root: Path, files: Iterable[str], stamps: Mapping[str, Stamp]
+    check: Sequence[str],
+    root: Path,
+    files: Iterable[str],
+    stamps: Mapping[str, Stamp],
+    log: Path | None = None,
 ) -> str:
-    """Equal keys mean equal verdicts: the check's words and every file of the tree.
+    """Equal keys mean equal verdicts: the check's words and every file of the tree but the log.
 
     Python files count by content, all others by size and modification time.
     """
     digest = hashlib.sha256()
     for word in check:
         digest.update(os.fsencode(word) + b"\0")
+    own = os.path.realpath(log) if log else None
     for name in files:
-        mark = stamps[name].sha256 if name in stamps else _mark(root / name)
-        digest.update(os.fsencode(name) + b"\0" + mark.encode() + b"\0")
+        path = os.path.join(root, name)
+        if path != own:
+            mark = stamps[name].sha256 if name in stamps else _mark(path)
+            digest.update(os.fsencode(name) + b"\0" + mark.encode() + b"\0")
     return digest.hexdigest()
 
 
-def _mark(path: Path) -> str:
+def _mark(path: str) -> str:
     try:
         info = os.lstat(path)
     except OSError:

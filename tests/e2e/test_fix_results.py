@@ -100,8 +100,8 @@ def test_a_commit_is_refused_before_the_search_begins(root: Path) -> None:
     assert done.stdout == ""
 
 
-def test_a_later_run_skips_what_an_earlier_one_tried(root: Path, tmp_path: Path) -> None:
-    log = tmp_path / "run.jsonl"
+def test_a_later_run_skips_what_an_earlier_one_tried(root: Path) -> None:
+    log = root / "run.jsonl"  # the one file of the tree that does not make it another tree
     first = json.loads(fix(root, "--dry-run", "--json", "--log", str(log)).stdout)
     events = [json.loads(line) for line in log.read_text().splitlines()]
     assert [event["event"] for event in events] == [
