@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import gc
 import logging
 import os
 import sys
@@ -52,6 +53,7 @@ def run(args: argparse.Namespace) -> int:
     """Serves until the client leaves. Ends the process: threads that still wait are left."""
     address = None if args.tcp is None else parse_address(args.tcp)
     start_log(args.log, "debug" if args.debug else args.log_level)
+    gc.disable()  # the imports make hundreds of thousands of objects that stay
     try:
         from clover_lsp.server import CloverServer
         from clover_lsp.session import serve_stdio, serve_tcp
@@ -62,6 +64,8 @@ def run(args: argparse.Namespace) -> int:
         raise UserError(f"{error.name} is not installed; run: {command}") from None
 
     server = CloverServer()
+    gc.freeze()
+    gc.enable()
     try:
         code = serve_stdio(server) if address is None else serve_tcp(server, *address)
     except OSError as error:

@@ -43,4 +43,4 @@ class ClosedRoom:
         return ()
 
     def status(self) -> IndexStatus:
-        return IndexStatus("indexing")
+        return IndexStatus("indexing", detail=self.reason)

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING
 
 from lsprotocol import types
 
-from clover_engine.errors import EngineError, RequestCancelled
 from clover_lsp.compute import Ask, Computer, Found
 from clover_lsp.context.types import Edit, Place
 from clover_lsp.deletions import Deletions
@@ -26,6 +25,7 @@ from clover_lsp.metrics import Measured
 from clover_lsp.offers import Offer
 from clover_lsp.prefetch import Prefetch
 from clover_lsp.scheduler import Ticket
+from clover_lsp.suggest.debounce import Debounce
 from clover_lsp.suggest.reuse import Remembered, Shown
 from clover_lsp.suggest.types import Popup
 from clover_lsp.text import to_lf
@@ -76,6 +76,7 @@ class Completer:
         self._server = server
         self._shown = Shown()
         self._deletions = Deletions()
+        self._debounce = Debounce()
         self._prefetch = Prefetch(server, self._shown, find)
         self._current: dict[str, Question] = {}
         server.buffers.on_change(self._changed)
@@ -141,11 +142,13 @@ class Completer:
             for remembered in stored
             if remembered.suggestion.text[remembered.suggestion.replace_before :].startswith(typed)
         ]
+        self._debounce.answered(found.engine_s)
         measured.end("offered" if fitting else "stale" if stored else "nothing")
         return self._offer(question, fitting, typed, current, measured)
 
     def _delay_s(self, question: Question) -> float:
-        return 0.0
+        longest = self._server.settings.completion.debounce_ms / 1000
+        return min(longest, self._debounce.wait_s(question.place, question.invoked))
 
     async def _compute(
         self, question: Question, ticket: Ticket, measured: Measured
@@ -193,11 +196,18 @@ class Completer:
         return Answer(id, span, text, current.text[start:cursor])
 
     def _changed(self, before: Snapshot, after: Snapshot, edits: tuple[Edit, ...]) -> None:
+        self._debounce.typed(time.monotonic())
         self._deletions.changed(before, edits, time.monotonic())
         self._prefetch.changed(after)
         question = self._current.get(after.uri)
         if question is not None and question.typed_since(after.text) is None:
             self._server.tickets.end(after.uri)
+
+    def clear(self) -> None:
+        """Forgets every suggestion of the open documents; they are asked for anew."""
+        self._prefetch.stop()
+        for snapshot in self._server.documents:
+            self._shown.forget_document(snapshot.uri)
 
     def _closed(self, uri: str) -> None:
         self._server.tickets.end(uri)
@@ -215,17 +225,11 @@ def lf(place: Place) -> Place:
 
 
 def find(computer: Computer, ask: Ask, ticket: Ticket) -> Found:
-    """The computation on a worker thread; failures of the engine find nothing."""
-    if ticket.is_over:
-        return Found()
-    try:
-        return computer.find(ask, ticket.cancel)
-    except RequestCancelled:
-        return Found(engine_ended=time.monotonic())
-    except EngineError as error:
-        # The status says so already, by `Engines.changed`.
-        log.info("no suggestion: %s", error)
-        return Found(reason=str(error))
+    """The computation on a worker thread; nothing where the ticket ended before it began."""
+    found = Found() if ticket.is_over else computer.find(ask, ticket.cancel)
+    if not found.suggestions and found.reason:
+        log.info("no suggestion: %s", found.reason)
+    return found
 
 
 def _measure(ticket: Ticket, measured: Measured, work: asyncio.Future[Found]) -> None:

@@ -6,22 +6,24 @@ Plan → context → look-up, or the model with the look-ups as drafts → fit f
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
-from clover_engine.api import CancelToken, Engine, InfillRequest, InfillResult, Snippet
-from clover_lsp.context.types import Context, ContextRoom, Lookup, Place
+from clover_engine.api import CancelToken, Engine, InfillRequest, Snippet
+from clover_engine.errors import EngineError
+from clover_lsp.context.types import Context, ContextRoom, Place
 from clover_lsp.settings import Settings
-from clover_lsp.suggest.polish import polish
+from clover_lsp.suggest.choose import (
+    choose,
+    engine_drafts,
+    is_sure,
+    lookup_drafts,
+    model_drafts,
+)
 from clover_lsp.suggest.scene import at_popup
-from clover_lsp.suggest.shape import Lines, Plan, Skip, plan
+from clover_lsp.suggest.shape import Plan, Skip, plan
 from clover_lsp.suggest.types import Draft, Origin, Popup, Suggestion
-from clover_lsp.text import to_lf
 
 SAMPLING_TEMPERATURE = 0.8
-SURE = 0.9
-DRAFTS = 4
-"""Look-ups that are handed to the engine to verify."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +41,7 @@ class Ask:
 class Found:
     """Suggestions, best first; or the reason for none."""
 
-    suggestions: list[Suggestion] = field(default_factory=list)
+    suggestions: tuple[Suggestion, ...] = ()
     reason: str = ""
     engine_s: float = 0.0
     engine_ended: float = 0.0
@@ -55,10 +57,9 @@ class Computer:
         self._engine = engine
 
     def find(self, ask: Ask, cancel: CancelToken) -> Found:
-        """Raises what the engine raises; a cancelled computation finds nothing."""
+        """Never raises for what the engine raises; a cancelled computation finds nothing."""
         here = at_popup(ask.place, ask.popup)
-        lines: Lines = "single" if self._settings.completion.multi_line == "never" else "auto"
-        shape = plan(here, lines=lines, invoked=ask.invoked)
+        shape = self._shape(here, ask.invoked)
         if isinstance(shape, Skip):
             return Found(reason=shape.reason)
         context = self._context.gather(here, self._settings.context.budget_tokens, cancel)
@@ -66,50 +67,49 @@ class Computer:
             return Found(reason=context.withheld)
         if (context.place.prefix, context.place.suffix) != (here.prefix, here.suffix):
             # The room took secrets out: the model gets the place without them.
-            shape = plan(context.place, lines=lines, invoked=ask.invoked)
+            shape = self._shape(context.place, ask.invoked)
             if isinstance(shape, Skip):
                 return Found(reason=shape.reason)
         found = Found()
-        drafts = self._looked_up(context)
-        if self._needs_model(ask, drafts) and self._engine is not None:
+        drafts = lookup_drafts(context.lookups, shape) if self._settings.completion.lookup else []
+        if self._needs_model(ask, drafts):
             drafts += self._generated(ask, shape, context, cancel, found)
-        self._fit(ask, shape, drafts, found)
+        found.suggestions = self._chosen(ask, shape, drafts)
+        if not found.suggestions:
+            found.reason = found.reason or "nothing sure enough"
         return found
 
-    def _looked_up(self, context: Context) -> list[Draft]:
-        if not self._settings.completion.lookup:
-            return []
-        return lookup_drafts(context.lookups)
+    def _shape(self, place: Place, invoked: bool) -> Plan | Skip:
+        never = self._settings.completion.multi_line == "never"
+        return plan(place, lines="single" if never else "auto", heal=False, invoked=invoked)
 
     def _needs_model(self, ask: Ask, drafts: list[Draft]) -> bool:
-        return ask.invoked or not is_sure(drafts)
+        """Look-ups answer alone where they are sure, and good ones while the model loads."""
+        if self._engine is None or is_sure(drafts) and not ask.invoked:
+            return False
+        is_good = any(draft.confidence >= self._least for draft in drafts)
+        return ask.invoked or not is_good or self._engine.health().ready
 
     def _generated(
         self, ask: Ask, shape: Plan, context: Context, cancel: CancelToken, found: Found
     ) -> list[Draft]:
-        request = self._request(ask, shape, context)
-        begun = time.monotonic()
-        try:
-            drafts = self._ask_engine(request, ask.origin, cancel)
-            if ask.invoked and not cancel.cancelled and self._settings.completion.alternatives > 1:
-                drafts += self._ask_engine(self._sampled(request), ask.origin, cancel)
-            return drafts
-        finally:
-            found.engine_ended = time.monotonic()
-            found.engine_s = found.engine_ended - begun
-
-    def _ask_engine(
-        self, request: InfillRequest, origin: Origin, cancel: CancelToken
-    ) -> list[Draft]:
+        """The model's texts; a failure of it leaves the look-ups (the status tells of it)."""
         assert self._engine is not None
-        result: InfillResult = self._engine.infill(request, cancel)
-        whole = ("eom", "stop")
-        return [
-            Draft(choice.text, choice.confidence, origin, choice.finish_reason in whole)
-            for choice in result.choices
-        ]
+        request = self._request(shape, context)
+        begun = time.monotonic()
+        drafts: list[Draft] = []
+        try:
+            drafts += model_drafts(self._engine.infill(request, cancel).choices, ask.origin)
+            if ask.invoked and not cancel.cancelled and self._settings.completion.alternatives > 1:
+                others = self._engine.infill(self._sampled(request), cancel)
+                drafts += model_drafts(others.choices, ask.origin)
+        except EngineError as error:
+            found.reason = str(error)
+        found.engine_ended = time.monotonic()
+        found.engine_s = found.engine_ended - begun
+        return drafts
 
-    def _request(self, ask: Ask, shape: Plan, context: Context) -> InfillRequest:
+    def _request(self, shape: Plan, context: Context) -> InfillRequest:
         completion = self._settings.completion
         return InfillRequest(
             prefix=shape.prefix,
@@ -118,7 +118,7 @@ class Computer:
             max_tokens=min(shape.max_tokens, completion.max_tokens),
             mode="speculative",
             stop=shape.stop,
-            drafts=tuple(to_lf(lookup.text) for lookup in context.lookups[:DRAFTS]),
+            drafts=engine_drafts(context.lookups, shape),
             deadline_s=completion.deadline_ms / 1000,
         )
 
@@ -132,33 +132,18 @@ class Computer:
             n=self._settings.completion.alternatives - 1,
         )
 
-    def _fit(self, ask: Ask, shape: Plan, drafts: list[Draft], found: Found) -> None:
-        """Fits the drafts to the place; what is not sure enough or doubled is left out."""
-        least = 0.0 if ask.invoked else self._settings.completion.min_confidence
-        seen: set[str] = set()
-        for draft in drafts:
-            if draft.confidence < least:
-                continue
-            suggestion = polish(draft, ask.place, shape, ask.popup, ask.deleted)
-            if suggestion is not None and suggestion.text not in seen:
-                seen.add(suggestion.text)
-                found.suggestions.append(suggestion)
-        limit = self._settings.completion.alternatives if ask.invoked else 1
-        found.suggestions = found.suggestions[:limit]
-        if not found.suggestions:
-            found.reason = found.reason or "nothing sure enough"
+    @property
+    def _least(self) -> float:
+        return self._settings.completion.min_confidence
 
-
-def lookup_drafts(lookups: Sequence[Lookup]) -> list[Draft]:
-    return [
-        Draft(
-            to_lf(found.text),
-            min(1.0, found.matched / 8) * found.count / (found.count + found.rivals),
-            "lookup",
+    def _chosen(self, ask: Ask, shape: Plan, drafts: list[Draft]) -> tuple[Suggestion, ...]:
+        chosen = choose(
+            drafts,
+            ask.place,
+            shape,
+            ask.popup,
+            ask.deleted,
+            invoked=ask.invoked,
+            least=self._least,
         )
-        for found in lookups
-    ]
-
-
-def is_sure(drafts: Sequence[Draft]) -> bool:
-    return any(draft.confidence >= SURE for draft in drafts)
+        return chosen[: self._settings.completion.alternatives]

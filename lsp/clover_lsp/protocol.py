@@ -15,9 +15,10 @@ from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import Future
 from typing import Any
 
+from cattrs import Converter
 from lsprotocol import types
 from pygls.exceptions import JsonRpcException
-from pygls.protocol import LanguageServerProtocol, lsp_method
+from pygls.protocol import LanguageServerProtocol, default_converter, lsp_method
 from pygls.protocol.json_rpc import (
     JsonRPCNotification,
     JsonRPCRequestMessage,
@@ -26,12 +27,31 @@ from pygls.protocol.json_rpc import (
 
 log = logging.getLogger(__name__)
 
+UINTEGER_MAX = 2**31 - 1
 _Handler = Generator[Any, Any, None]
 PARSE_ERROR = types.ErrorCodes.ParseError
 INVALID_REQUEST = types.ErrorCodes.InvalidRequest
 INVALID_PARAMS = types.ErrorCodes.InvalidParams
 NOT_INITIALIZED = types.ErrorCodes.ServerNotInitialized
 CANCELLED = types.LSPErrorCodes.RequestCancelled
+
+
+def make_converter() -> Converter:
+    """pygls's converter, but positions outside of the protocol's numbers are moved inside: clients
+    send the largest number they have for "the end of the line"."""
+    converter = default_converter()
+    converter.register_structure_hook(types.Position, _position)
+    return converter
+
+
+def _position(raw: Any, _: object) -> types.Position:
+    return types.Position(_uinteger(raw["line"]), _uinteger(raw["character"]))
+
+
+def _uinteger(value: Any) -> int:
+    if isinstance(value, bool) or not isinstance(value, int | float) or value != value:
+        raise ValueError(f"not a number of lines or characters: {value!r}")
+    return int(min(max(value, 0), UINTEGER_MAX))
 
 
 class CloverProtocol(LanguageServerProtocol):

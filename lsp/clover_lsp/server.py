@@ -32,7 +32,7 @@ from clover_lsp.engines import Engines, choose_engines
 from clover_lsp.metrics import Metrics
 from clover_lsp.notebooks import Notebooks
 from clover_lsp.offers import Offers
-from clover_lsp.protocol import CloverProtocol
+from clover_lsp.protocol import CloverProtocol, make_converter
 from clover_lsp.scheduler import Tickets, Workers
 from clover_lsp.settings import SECTION, Settings
 from clover_lsp.settings_read import read_settings
@@ -87,6 +87,7 @@ class CloverServer(LanguageServer):
             text_document_sync_kind=types.TextDocumentSyncKind.Incremental,
             notebook_document_sync=NOTEBOOKS,
             protocol_cls=CloverProtocol,
+            converter_factory=make_converter,
         )
         self._make_engines = engines or (lambda settings: choose_engines(settings.engine))
         self._on_initialize: list[Callable[[types.InitializeParams], None]] = []

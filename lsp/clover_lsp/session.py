@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import logging
 import os
+import socket
 import sys
 from collections.abc import Callable
 from typing import BinaryIO
@@ -110,8 +111,12 @@ def serve_stdio(server: CloverServer) -> int:
 def serve_tcp(server: CloverServer, host: str, port: int) -> int:
     """Waits for one client at the address, serves it, and returns when it is gone."""
     connection = accept_one(host, port, _announce)
-    with connection, connection.makefile("rb") as reader, connection.makefile("wb") as writer:
-        return asyncio.run(Session(server, reader, writer).run())
+    reader, writer = connection.makefile("rb"), connection.makefile("wb")
+    code = asyncio.run(Session(server, reader, writer).run())
+    with contextlib.suppress(OSError):
+        # Closing the reader would wait for its thread; this wakes the thread up.
+        connection.shutdown(socket.SHUT_RDWR)
+    return code
 
 
 def _announce(host: str, port: int) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 from clover_lsp.documents import Snapshot
 from clover_lsp.server import CloverServer
@@ -11,7 +11,8 @@ from clover_lsp.settings import Settings
 from clover_lsp.status import Report
 
 STATUS = "clover/status"
-"""Request: the params of `didChangeStatus` as they would be sent now."""
+"""Request: the params of `didChangeStatus` as they would be sent now, and `index` (its state and
+size, see `context.types.IndexStatus`)."""
 INDEX_CHECK_S = 2.0
 
 
@@ -48,7 +49,8 @@ class _Status:
             await asyncio.sleep(INDEX_CHECK_S)
 
     def asked(self, _: object) -> dict[str, object]:
-        return self.server.status.params()
+        index = asdict(self.server.context.status())
+        return {**self.server.status.params(), "index": index}
 
 
 def register(server: CloverServer) -> None:
