@@ -39,6 +39,7 @@ EXAMPLES = """\
 examples:
   clover-code fix --check "pytest tests/test_shop.py"
   clover-code infill shop/cart.py:12:5
+  clover-code undo
   clover-code doctor
 
 Everything runs on this machine; nothing is sent anywhere.
