@@ -48,7 +48,7 @@ def choose(
     taken: list[frozenset[str]] = []
     paths: set[str] = set()
     left = budget
-    ordered = sorted(candidates, key=lambda s: (-s.score, s.path, s.first_line, s.kind))
+    ordered = sorted(candidates, key=lambda s: (-s.score, s.path, s.first_line, s.kind, s.text))
     for snippet in ordered:
         lines = _lines(snippet.text)
         why = _duplicate(snippet, lines, known, taken, paths)

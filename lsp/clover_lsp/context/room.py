@@ -183,7 +183,8 @@ class Room:
                 self._run(job)
             now = time.monotonic()
             for key in [k for k, (due, _) in self._later.items() if due <= now]:
-                self._run(self._later.pop(key)[1])
+                self._run(self._later[key][1])
+                del self._later[key]  # only now: `wait` takes an empty one for nothing to do
         for index in self._roots.indexes:
             index.close()
 
