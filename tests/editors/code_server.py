@@ -106,7 +106,9 @@ class CodeServer:
         self._wait()
 
     def _run(self, *args: str) -> None:
-        done = subprocess.run([*self._command, *args], env=self._env, capture_output=True, text=True)
+        done = subprocess.run(
+            [*self._command, *args], env=self._env, capture_output=True, text=True
+        )
         if done.returncode:
             raise RuntimeError(f"code-server {' '.join(args)} failed: {done.stderr or done.stdout}")
 

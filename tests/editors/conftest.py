@@ -1,19 +1,19 @@
-"""A real Neovim with the plugin, driven over its own protocol."""
+"""A real Neovim with the plugin, driven over its own protocol (msgpack on a pipe)."""
 
 from __future__ import annotations
 
 import contextlib
 import importlib.util
 import os
+import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import msgpack
 import pytest
-
-pynvim = pytest.importorskip("pynvim")
 
 PLUGIN = Path(__file__).parents[2] / "editors" / "nvim"
 
@@ -27,36 +27,76 @@ def nvim_binary() -> str:
     return str(Path(spec.origin).parent / "install" / "bin" / "nvim")
 
 
+class Nvim:
+    """One Neovim process and its API. Raises RuntimeError with Neovim's own words."""
+
+    def __init__(self, argv: Sequence[str], env: Mapping[str, str]) -> None:
+        self._process = subprocess.Popen(
+            [nvim_binary(), "--embed", "--headless", *argv],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env={**os.environ, **env},
+        )
+        self._unpacker = msgpack.Unpacker(ext_hook=lambda code, data: (code, data))
+        self._number = 0
+
+    def call(self, method: str, *args: Any) -> Any:
+        """One request of the API and its answer."""
+        assert self._process.stdin is not None and self._process.stdout is not None
+        self._number += 1
+        self._process.stdin.write(msgpack.packb([0, self._number, method, args]))
+        self._process.stdin.flush()
+        while True:
+            for message in self._unpacker:
+                if message[0] == 1 and message[1] == self._number:
+                    if message[2]:
+                        raise RuntimeError(message[2][1])
+                    return message[3]
+            chunk = os.read(self._process.stdout.fileno(), 1 << 16)
+            if not chunk:
+                raise EOFError("Neovim is gone")
+            self._unpacker.feed(chunk)
+
+    def close(self) -> None:
+        with contextlib.suppress(EOFError, OSError, RuntimeError):
+            self.call("nvim_command", "qall!")
+        for pipe in (self._process.stdin, self._process.stdout):
+            with contextlib.suppress(OSError):
+                assert pipe is not None
+                pipe.close()
+        try:
+            self._process.wait(15)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
+
 class Editor:
     """One Neovim process. `lua` evaluates an expression, `wait` until it is true."""
 
     def __init__(self, setup: str, files: Sequence[Path], env: dict[str, str]) -> None:
-        argv = [nvim_binary(), "--embed", "--headless", "--clean", "-n"]
-        argv += ["--cmd", f"set runtimepath^={PLUGIN}", "--cmd", "runtime plugin/clover.lua"]
-        before = {key: os.environ.get(key) for key in env}
-        os.environ.update(env)
-        try:
-            self.api = pynvim.attach("child", argv=argv)
-        finally:
-            for key, value in before.items():
-                os.environ.pop(key, None) if value is None else os.environ.update({key: value})
-        self.api.ui_attach(100, 30, rgb=True)
+        argv = ["--clean", "-n", "--cmd", f"set runtimepath^={PLUGIN}"]
+        argv += ["--cmd", "runtime plugin/clover.lua", "--cmd", "set columns=100 lines=30"]
+        self.nvim = Nvim(argv, env)
         if setup:
-            self.api.exec_lua(setup)
+            self.run(setup)
         for path in files:
-            self.api.command(f"edit {path}")
+            self.command(f"edit {path}")
 
     def lua(self, expression: str, *args: Any) -> Any:
-        return self.api.exec_lua(f"return {expression}", *args)
+        return self.run(f"return {expression}", *args)
 
     def run(self, code: str, *args: Any) -> Any:
-        return self.api.exec_lua(code, *args)
+        return self.nvim.call("nvim_exec_lua", code, args)
+
+    def command(self, text: str) -> None:
+        self.nvim.call("nvim_command", text)
 
     def type(self, keys: str) -> None:
-        self.api.input(keys)
+        self.nvim.call("nvim_input", keys)
 
     def lines(self) -> list[str]:
-        found: list[str] = self.api.current.buffer[:]
+        found: list[str] = self.nvim.call("nvim_buf_get_lines", 0, 0, -1, False)
         return found
 
     def wait(self, expression: str, seconds: float = 30.0) -> Any:
@@ -66,7 +106,7 @@ class Editor:
             if value := self.lua(expression):
                 return value
             time.sleep(0.02)
-        said = self.api.command_output("messages")
+        said = self.lua("vim.fn.execute('messages')")
         raise TimeoutError(f"{expression} stayed false; lines {self.lines()}; messages: {said}")
 
     def ghost(self) -> str | None:
@@ -105,10 +145,7 @@ class Editor:
         return "\n".join(rows)
 
     def close(self) -> None:
-        with contextlib.suppress(EOFError, OSError, pynvim.NvimError):
-            self.api.command("qall!")
-        with contextlib.suppress(EOFError, OSError):
-            self.api.close()
+        self.nvim.close()
 
 
 @pytest.fixture

@@ -104,6 +104,6 @@ def test_without_a_server_the_user_is_told_what_to_do(open_editor) -> None:  # t
     )
     assert "checkhealth clover" in editor.lua("said[1]")
     assert editor.lua("require('clover').status()") == "clover: failed"
-    editor.api.command("checkhealth clover")
+    editor.command("checkhealth clover")
     text = "\n".join(editor.lines())
     assert "clover-code was not found" in text and "pip install" in text

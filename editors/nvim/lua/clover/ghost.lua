@@ -3,6 +3,7 @@
 local pieces = require("clover.pieces")
 local place = require("clover.place")
 local server = require("clover.server")
+local status = require("clover.status")
 
 local M = { ns = vim.api.nvim_create_namespace("clover_ghost") }
 
@@ -220,6 +221,15 @@ function M.attach(buf)
   on({ "CompleteDone" }, function() vim.schedule(function() if in_insert() then changed() end end) end)
   on({ "InsertLeave", "BufLeave" }, function() cancel() M.clear() end)
   on({ "BufUnload" }, function() M.detach(buf) end)
+  -- What was typed while the model was still loading gets its suggestion once it is there.
+  vim.api.nvim_create_autocmd("User", {
+    group = group,
+    pattern = "CloverStatus",
+    callback = function()
+      local here = vim.api.nvim_get_current_buf() == buf and in_insert()
+      if here and not ghost and not pending and not status.current.busy then changed() end
+    end,
+  })
 end
 
 ---@param buf integer

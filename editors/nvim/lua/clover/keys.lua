@@ -2,8 +2,14 @@
 
 local M = {}
 
----@type table<string, table> Mappings of ours by buffer, mode and key, for `:checkhealth`.
+---@type table[] Mappings of ours with what they stand before, for `:checkhealth`.
 M.set_here = {}
+
+local acts = {} ---@type fun()[]
+
+--- Runs what a mapping stands for; called by the keys that the mapping turns into.
+---@param number integer
+function M.act(number) acts[number]() end
 
 --- What the key meant before: a function to call, or keys to send.
 ---@param before table As `maparg` gives it; empty where there was no mapping.
@@ -37,12 +43,11 @@ function M.map(buf, mode, lhs, desc, ready, act)
   if not lhs then return end
   local before = vim.api.nvim_buf_call(buf, function() return vim.fn.maparg(lhs, mode, false, true) end)
   if before.desc and vim.startswith(before.desc, "Clover:") then return end
+  acts[#acts + 1] = act
+  -- Text must not change while a mapping is evaluated, and keys typed after this one must come later.
+  local keys = vim.keycode(("<Cmd>lua require('clover.keys').act(%d)<CR>"):format(#acts))
   vim.keymap.set(mode, lhs, function()
-    if ready() then
-      vim.schedule(act) -- text must not change while a mapping is evaluated
-      return ""
-    end
-    return former(before, lhs)
+    return ready() and keys or former(before, lhs)
   end, { buffer = buf, expr = true, replace_keycodes = false, desc = "Clover: " .. desc })
   M.set_here[#M.set_here + 1] = { buf = buf, mode = mode, lhs = lhs, before = before }
 end

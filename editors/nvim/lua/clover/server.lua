@@ -52,7 +52,8 @@ end
 local function on_exit(code, signal)
   vim.schedule(function()
     status.lost(code, signal)
-    if code ~= 0 and code ~= 143 and vim.v.exiting == vim.NIL then M.restart_later() end
+    local asked = (code == 0 and signal == 0) or signal == 15 or code == 143
+    if not asked and vim.v.exiting == vim.NIL then M.restart_later() end
   end)
 end
 
@@ -100,12 +101,13 @@ function M.enable()
     return false
   end
   local options = config.options
+  local settings = vim.tbl_isempty(options.settings) and vim.empty_dict() or options.settings
   vim.lsp.config(M.name, {
     cmd = cmd,
     filetypes = options.filetypes or config.filetypes,
     root_markers = options.root_markers,
-    init_options = options.settings,
-    settings = { clover = options.settings },
+    init_options = settings,
+    settings = { clover = settings },
     handlers = { didChangeStatus = function(_, params) status.set(params) end },
     on_exit = on_exit,
   })
