@@ -42,6 +42,7 @@ _SCORE_S = 1.5
 _SCORED = 48
 _REMOVES = frozenset({"delete", "drop", "move", "order", "guard", "insert", "enclose", "group"})
 """Kinds of templates that silence a diagnostic rather than repair it."""
+_TYPE_CHECKERS = frozenset({"mypy", "pyright", "basedpyright", "pylance", "ty", "pyrefly"})
 _HINT = re.compile(r"(?:[Dd]id you mean|[Mm]aybe|[Pp]erhaps|[Uu]se)[^\"'`“‘]{0,12}[\"'`“‘]([\w.]+)")
 _QUOTED = re.compile(r"[\"'`“‘]([\w.]+)[\"'`”’]")
 
@@ -287,6 +288,13 @@ class _Search:
     def _new_line(self, edit: Edit) -> str:
         first, last = self._line()
         return self.text[first : edit.start] + edit.new + self.text[edit.end : last]
+
+
+def may_help(problem: Problem) -> bool:
+    """Whether there is any way to know that a fix of the diagnostic helps; costs nothing."""
+    judged = is_undefined_name(problem) or _HINT.search(problem.message) is not None
+    typed = problem.source.lower() in _TYPE_CHECKERS
+    return judged or not typed or (not problem.code and problem.severity == "error")
 
 
 def parses(text: str) -> bool:
