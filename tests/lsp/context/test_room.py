@@ -192,7 +192,7 @@ def test_uncommitted_changes_of_other_files(
     root = make_repo({**SHOP, ".gitignore": ""})
     changed = SHOP["other/noise.py"] + "\n\ndef price_list(basket):\n    return basket.items\n"
     (root / "other/noise.py").write_text(changed)
-    room = open_room(root, git_diff=True)
+    room = open_room(root, git_diff=True, index=False)
     found = texts(room, root / "shop/cart.py", CART + "    basket", "diff")
     assert "def price_list(basket):" in found["other/noise.py"]
 
