@@ -20,12 +20,13 @@ def leftovers(start: Path) -> bool:
     """
     try:
         common = _common_dir(start)
-        return common is not None and (_unsettled(common) or _workspaces(common))
+        return common is not None and (unsettled(common) or _workspaces(common))
     except OSError:
         return False
 
 
-def _unsettled(common: Path) -> bool:
+def unsettled(common: Path) -> bool:
+    """Whether the journal in a common git directory holds anything that is not finished."""
     clover = common / "clover"
     waiting = [*clover.glob("pending/*"), *clover.glob("new/*"), *clover.glob("staged-*")]
     return bool(waiting)

@@ -8,6 +8,7 @@ from .apply import recover
 from .errors import PatcherError
 from .git import Repository
 from .journal import Journal
+from .leftovers import unsettled
 from .undo import take_off_branch
 from .workspace import sweep
 
@@ -28,7 +29,7 @@ def tidy(start: Path) -> list[str]:
 
 def settle(repository: Repository) -> list[str]:
     """Finishes or takes back what killed processes were writing; says what it did, a line each."""
-    journal = Journal(repository.common_dir)
-    if not any(journal.folder.glob("pending/*")):
+    if not unsettled(repository.common_dir):
         return []
+    journal = Journal(repository.common_dir)
     return [found.message for found in recover(journal, take_off_branch)]

@@ -88,15 +88,14 @@ def test_leftovers_are_seen_and_tidied(make_repo, temporary_root: Path) -> None:
     make_repo.git(root, "worktree", "add", "-q", str(linked))
     clover = root / ".git/clover"
     for place in (root, root / "sub", linked):
-        assert not leftovers(place)
-        (clover / "new/half").mkdir(parents=True)
+        for leftover in (clover / "new/half", temporary_root / "clover-fix-gone"):
+            assert not leftovers(place)
+            leftover.mkdir(parents=True)
+            (leftover / "lock").touch()
+            assert leftovers(place)
+            assert tidy(place) == []
+            assert not leftover.exists()
         (clover / "staged-1-0").write_text("")
-        assert leftovers(place)
-        (clover / "new/half").rmdir()
-        assert leftovers(place)
-        (clover / "staged-1-0").unlink()
-        (temporary_root / "clover-fix-gone").mkdir()
-        (temporary_root / "clover-fix-gone/lock").touch()
         assert leftovers(place)
         assert tidy(place) == []
         assert not leftovers(place)
