@@ -89,6 +89,13 @@ def _add_search_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="skip candidates that failed in an earlier run of this check on this very tree",
     )
+    parser.add_argument(
+        "--allow",
+        action="append",
+        default=[],
+        metavar="PATTERN",
+        help="tests that may be changed too, as in .gitignore from the repository's top",
+    )
 
 
 def _add_applying_arguments(group: argparse._ArgumentGroup) -> None:
@@ -163,6 +170,7 @@ def _fix(args: argparse.Namespace, screen: Screen) -> FixResult:
         commit=args.commit,
         log=args.log,
         resume=args.resume,
+        allow=tuple(args.allow),
     )
     engine = _engine(args.engine)
     try:

@@ -56,7 +56,10 @@ def write_recorded(
         FileRecord(change.path, "", "", _staging(journal, entry, number, target))
         for number, (target, change) in enumerate(zip(targets, changed, strict=True))
     ]
-    entry = journal.prepare(replace(entry, files=tuple(records)), changed)
+    try:
+        entry = journal.prepare(replace(entry, files=tuple(records)), changed)
+    except OSError as exc:
+        raise TreeChanged(f"could not record the patch before writing: {exc.strerror}") from exc
     state: State = "new"
     try:
         for file, target, change in zip(entry.files, targets, changed, strict=True):
@@ -72,7 +75,8 @@ def write_recorded(
     except BaseException as exc:
         _take_back(journal, entry, state)
         if isinstance(exc, OSError):
-            raise TreeChanged(f"could not write {exc.filename}: {exc.strerror}") from exc
+            names = ", ".join(change.path for change in changed)
+            raise TreeChanged(f"could not write {names}: {exc.strerror}") from exc
         raise
     journal.clean()
     return entry

@@ -83,19 +83,22 @@ def write_changes(root: Path, changed: Sequence[FileChange]) -> None:
         for number in done:
             with suppress(OSError):
                 overwrite(targets[number], changed[number].before)
-        raise TreeChanged(f"could not write {exc.filename}: {exc.strerror}") from exc
+        names = ", ".join(change.path for change in changed)
+        raise TreeChanged(f"could not write {names}: {exc.strerror}") from exc
 
 
 def safe_path(root: Path, path: str) -> Path:
     """The absolute path of a regular file that a patch may write.
 
     Raises `UsageError`: the path leaves the repository, goes through a link, names something
-    of git's own (`.git`, `.gitignore`, `.github`, …), or is not a regular writable file.
+    of git's own (in `.git`, or `.gitmodules`, `.gitattributes`, …), or is not a regular writable
+    file; `TreeChanged`: it is not there any more.
     """
     parts = PurePosixPath(path).parts
     if not parts or path.startswith("/") or ".." in parts or "\0" in path:
         raise UsageError(f"{path!r} is not a path inside the repository")
-    if any(part.lower().startswith(".git") for part in parts):
+    *folders, name = (part.lower() for part in parts)
+    if ".git" in folders or name.startswith(".git"):
         raise UsageError(f"{path} belongs to git: patches never touch it")
     at = root
     for part in parts:
@@ -144,17 +147,30 @@ def stage(target: Path, data: bytes, staged: Path) -> None:
         with suppress(OSError, AttributeError):  # not every system and file system has them
             for name in os.listxattr(target):
                 os.setxattr(out.fileno(), name, os.getxattr(target, name))
+        _date(out.fileno(), info)
         os.fsync(out.fileno())
 
 
 def overwrite(target: Path, data: bytes) -> None:
     """Writes over a file in place, front to back, so that its inode and links stay."""
     with target.open("r+b", buffering=0) as out:
+        info = os.fstat(out.fileno())
         view = memoryview(data)
         while view:
             view = view[out.write(view) :]
         out.truncate()
+        _date(out.fileno(), info)
         os.fsync(out.fileno())
+
+
+def _date(handle: int, before: os.stat_result) -> None:
+    """Never dates a file to the second of its former content.
+
+    Python takes a compiled file for current if its source has the recorded size and second.
+    """
+    info = os.fstat(handle)
+    if int(info.st_mtime) == int(before.st_mtime) and info.st_size == before.st_size:
+        os.utime(handle, (info.st_atime, int(info.st_mtime) + 1))
 
 
 def _file_diff(change: FileChange) -> Iterator[bytes]:

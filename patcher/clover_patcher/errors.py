@@ -12,6 +12,7 @@
 
 from __future__ import annotations
 
+import errno
 from typing import ClassVar
 
 
@@ -39,3 +40,16 @@ class BudgetExceeded(PatcherError):
 
 class Cancelled(PatcherError):
     exit_code = 130
+
+
+_NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS})
+
+
+def no_room(exc: OSError) -> UsageError | None:
+    """What to say of a disk that takes no more; None for other errors."""
+    if exc.errno not in _NO_ROOM:
+        return None
+    where = f" to {exc.filename}" if exc.filename else ""
+    return UsageError(
+        f"cannot write{where}: {exc.strerror}; make room, or set TMPDIR to a folder that has some"
+    )

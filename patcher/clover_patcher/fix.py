@@ -25,7 +25,7 @@ from .choice import Passing, ranked, verdict
 from .commit import require_committable
 from .deliver import deliver
 from .edits import FileChange, changes, unified_diff, write_changes
-from .errors import BaselineError, BudgetExceeded, Cancelled, PatcherError, TreeChanged
+from .errors import BaselineError, BudgetExceeded, Cancelled, PatcherError, TreeChanged, no_room
 from .evidence import implied_check
 from .explain import Explanation, describe_failures, explain
 from .git import Repository
@@ -185,7 +185,10 @@ class _Repair:
         self.check = Check.parse(check, request.root)
 
     def run(self) -> FixResult:
-        result = self._run()
+        try:
+            result = self._run()
+        except OSError as exc:
+            raise no_room(exc) or exc from exc
         if self.log:
             self.log.end(result)
         return result

@@ -40,6 +40,7 @@ _OVERRIDES = {
     "maintenance.auto": "false",
     "protocol.allow": "never",
     "worktree.useRelativePaths": "false",
+    "submodule.recurse": "false",
 }
 
 _IDENTITY = tuple(
@@ -157,7 +158,8 @@ class Repository:
         found = []
         for record in sorted((self.common_dir / "worktrees").glob("*/gitdir")):
             try:
-                found.append(_path(record.read_bytes()).parent)
+                pointer = record.parent / _path(record.read_bytes())  # may be relative to itself
+                found.append(Path(os.path.normpath(pointer.parent)))
             except OSError:
                 continue
         return found
@@ -237,13 +239,14 @@ def _git(
         except GitCommandNotFound as exc:
             raise UsageError("git was not found: install git and put it on PATH") from exc
     if status and check:
-        raise UsageError(_explain(repo, command, complaint))
+        raise UsageError(_explain(repo, command, complaint, status))
     return bytes(out)
 
 
-def _explain(repo: Repo, command: str, complaint: str) -> str:
-    lines = [line.strip() for line in complaint.splitlines() if line.strip()]
-    first = lines[0].removeprefix("fatal: ") if lines else "no reason given"
+def _explain(repo: Repo, command: str, complaint: str, status: int) -> str:
+    lines = [line.strip() for line in complaint.splitlines()]
+    reasons = [line for line in lines if line.startswith(("fatal: ", "error: "))]
+    first = reasons[0].removeprefix("fatal: ") if reasons else f"it ended with code {status}"
     if "dubious ownership" in complaint:
         return (
             f"git does not trust {repo.working_dir}: its owner is someone else; "

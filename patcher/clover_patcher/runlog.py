@@ -54,6 +54,7 @@ class RunLog:
         """
         self.path: Path | None = path
         self.skipped = 0
+        self._trouble = ""
         self._resumes = logs is not None
         self._known = _failed_before(logs or (), key)
         try:
@@ -82,12 +83,14 @@ class RunLog:
 
     @property
     def notes(self) -> list[str]:
-        """What the user should know about a resumed run."""
+        """What the user should know about a resumed run, or a log that lacks something."""
+        trouble = [self._trouble] if self._trouble else []
         if not self._resumes:
-            return []
+            return trouble
         if not self._known:
-            return ["nothing to resume: no candidate of this check has failed on this tree before"]
-        return [f"resumed: {self.skipped} candidates that failed before were skipped"]
+            why = "no candidate of this check has failed on this tree before"
+            return [*trouble, f"nothing to resume: {why}"]
+        return [*trouble, f"resumed: {self.skipped} candidates that failed before were skipped"]
 
     def start(self, root: Path, check: str, baseline: Outcome) -> None:
         """Says what the run is about."""
@@ -134,8 +137,14 @@ class RunLog:
         os.close(self._file)
 
     def _write(self, event: str, **said: Any) -> None:
-        """One system call for each line: lines of two processes never mix."""
-        os.write(self._file, json.dumps({"event": event, **said}).encode() + b"\n")
+        """One system call for each line: lines of two processes never mix.
+
+        A full disk costs the log, not the run.
+        """
+        try:
+            os.write(self._file, json.dumps({"event": event, **said}).encode() + b"\n")
+        except OSError as exc:
+            self._trouble = f"the log {self.path} is incomplete: {exc.strerror}"
 
 
 def _new_log(folder: Path) -> Path:

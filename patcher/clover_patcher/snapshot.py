@@ -36,12 +36,16 @@ class Stamp:
 def copy_files(source: Path, names: Iterable[str], target: Path) -> dict[str, Stamp]:
     """Copies files and links, and returns a stamp for each Python file.
 
-    Links into the source tree are turned into links within the target. What is neither file nor
-    link, or not there, or not readable, is left out.
+    Links into the source tree are turned into links within the target, and names of one file into
+    names of one copy. What is neither file nor link, or not there, or not readable, is left out;
+    so is compiled Python that has a source beside it, which could be older than it looks.
     """
     stamps: dict[str, Stamp] = {}
     made: set[str] = set()
+    linked: dict[tuple[int, int, bool], str] = {}
     for name in names:
+        if name.endswith(".pyc") and "__pycache__" in name.split("/"):
+            continue
         old, new = os.path.join(source, name), os.path.join(target, name)
         parent = os.path.dirname(new)
         if parent not in made:
@@ -50,7 +54,12 @@ def copy_files(source: Path, names: Iterable[str], target: Path) -> dict[str, St
         try:
             info = os.lstat(old)
             if stat.S_ISREG(info.st_mode):
-                stamp = _copy_file(old, new, info)
+                first = _first_name(linked, info, name)
+                if first is not None:  # one file here, one file there
+                    os.link(os.path.join(target, first), new)
+                    stamp = stamps.get(first)
+                else:
+                    stamp = _copy_file(old, new, info)
                 if stamp is not None:
                     stamps[name] = stamp
             elif stat.S_ISLNK(info.st_mode):
@@ -63,6 +72,16 @@ def copy_files(source: Path, names: Iterable[str], target: Path) -> dict[str, St
 def total_size(root: Path, names: Iterable[str]) -> int:
     """Bytes of all files together, as far as they are there."""
     return sum(_size(os.path.join(root, name)) for name in names)
+
+
+def _first_name(
+    linked: dict[tuple[int, int, bool], str], info: os.stat_result, name: str
+) -> str | None:
+    """Another name of the same file that was met before; Python files have stamps of their own."""
+    if info.st_nlink == 1:
+        return None
+    key = (info.st_dev, info.st_ino, name.endswith(".py"))
+    return linked[key] if linked.setdefault(key, name) != name else None
 
 
 def _copy_file(old: str, new: str, info: os.stat_result) -> Stamp | None:
@@ -106,6 +125,7 @@ def _relinked(link: str, source: Path, target: Path) -> str:
 
 
 def unchanged(path: Path, stamp: Stamp) -> bool:
+    """Whether the file still has the stamp's content; `path` has no links in it then."""
     try:
         info = path.lstat()
         if (info.st_size, info.st_mtime_ns, info.st_ino) == (
@@ -114,7 +134,7 @@ def unchanged(path: Path, stamp: Stamp) -> bool:
             stamp.inode,
         ):
             return True
-        return sha256(path.read_bytes()) == stamp.sha256
+        return path.resolve() == path and sha256(path.read_bytes()) == stamp.sha256
     except OSError:
         return False
 

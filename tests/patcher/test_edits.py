@@ -174,7 +174,8 @@ def test_a_failure_in_the_middle_takes_everything_back(
         ".git/config",
         ".gitignore",
         "sub/.GIT/x",
-        ".github/w.yml",
+        "sub/.gitmodules",
+        ".gitlab-ci.yml",
         "a\0b",
     ],
 )
