@@ -1,17 +1,17 @@
-"""How often is a suggestion exactly right, given how sure the model or a look-up seems?
+"""How often is a model's suggestion exactly right, given how sure the model seems?
 
-    python bench/calibrate.py [--holes 200] [--lookups 1500] [--checkpoint DIR] [--heal]
+    python bench/calibrate.py [--holes 200] [--checkpoint DIR] [--no-heal]
 
-Run it after every new checkpoint and copy the block it prints last into
+Run it after every new checkpoint and copy the line it prints last into
 `engine/clover_engine/gate.py`: that is all a retrained model needs.
 
 Asks for the rest of lines of held-out packages (`holes.py`) as the language server would: at the
 line's start, inside a word and after a blank, shaped and polished by `clover_lsp.suggest`. A
-suggestion is right if it is the rest of the line, character for character. Two logistic
-regressions are fitted: for the model on its mean token probability and the text's length, for
-look-ups on their evidence. The reliability table is cross-validated (five folds by file), so that
-no suggestion is judged by a curve that has seen its file. `--points FILE` keeps what was asked,
-so that another fit takes seconds.
+suggestion is right if it is the rest of the line, character for character. A logistic regression
+is fitted on the mean token probability and the text's length. The reliability table is
+cross-validated (five folds by file), so that no suggestion is judged by a curve that has seen its
+file. `--points FILE` keeps what was asked, so that another fit takes seconds. Look-ups have their
+own bench, `lookup.py`.
 """
 
 from __future__ import annotations
@@ -22,19 +22,17 @@ import json
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
-from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
-from holes import Hole, files
+from holes import Hole
 from holes import holes as find_holes
 
 from clover_engine.api import InfillRequest
-from clover_engine.gate import evidence_features, model_features
+from clover_engine.gate import SHOWN_CONFIDENCE, model_features
 from clover_engine.local import checkpoint_path
-from clover_lsp.context.lookup import Query, Source, own_sources, search
-from clover_lsp.context.types import Lookup, Place
+from clover_lsp.context.types import Place
 from clover_lsp.suggest.polish import polish
 from clover_lsp.suggest.shape import Plan, plan
 from clover_lsp.suggest.types import Draft
@@ -88,7 +86,7 @@ def model_points(args: argparse.Namespace) -> list[Point]:
     points = []
     for hole in find_holes(args.holes):
         case = asked(hole)
-        request = plan(case.place, lines="single", heal=args.heal, invoked=True)
+        request = plan(case.place, lines="single", heal=not args.no_heal, invoked=True)
         if not isinstance(request, Plan):
             continue
         infill = engine.infill(
@@ -106,34 +104,6 @@ def model_points(args: argparse.Namespace) -> list[Point]:
             features = model_features(infill.confidence, infill.text)
             points.append(Point(hole.path, case.kind, features, right))
     return points
-
-
-def lookup_points(count: int) -> list[Point]:
-    points = []
-    for hole in find_holes(count):
-        case = asked(hole)
-        request = plan(case.place, lines="single", invoked=True)
-        if not isinstance(request, Plan):
-            continue
-        query = Query(case.place.prefix, case.place.suffix)
-        others = [s for s in repository(hole.path.partition("/")[0]) if s.path != hole.path]
-        for found in search(query, [*own_sources(query, hole.path), *others])[:1]:
-            right = is_right(Draft(found.text, 0.5, "lookup"), case, request)
-            if right is not None:
-                points.append(Point(hole.path, case.kind, features_of(found), right))
-    return points
-
-
-def features_of(found: Lookup) -> tuple[float, ...]:
-    return evidence_features(
-        found.matched, found.followed, found.count, found.rivals, found.text.partition("\n")[0]
-    )
-
-
-@lru_cache
-def repository(package: str) -> tuple[Source, ...]:
-    found = files((package,))
-    return tuple(Source(name, path.read_text(encoding="utf-8"), 2) for name, path in found)
 
 
 def fit(points: Sequence[Point]) -> Vector:
@@ -168,11 +138,11 @@ def cross_validated(points: Sequence[Point]) -> list[tuple[float, bool, str]]:
     return sorted(judged, reverse=True)
 
 
-def report(name: str, points: Sequence[Point], asked_count: int) -> None:
+def report(points: Sequence[Point], asked_count: int) -> None:
     judged = cross_validated(points)
     right = sum(r for _, r, _ in judged)
     brier = sum((p - r) ** 2 for p, r, _ in judged) / len(judged)
-    print(f"{name}: {asked_count} places, {len(judged)} suggestions, {right} exactly right")
+    print(f"{asked_count} places, {len(judged)} suggestions, {right} exactly right")
     for kind in sorted({k for _, _, k in judged}):
         own = [r for _, r, k in judged if k == kind]
         print(f"  {kind:6} {len(own):5} suggestions, {100 * sum(own) / len(own):5.1f} % right")
@@ -187,6 +157,8 @@ def report(name: str, points: Sequence[Point], asked_count: int) -> None:
             said = sum(p for p, _ in bin_) / len(bin_)
             print(f"  {100 * said:5.1f} %   {100 * sum(r for _, r in bin_) / len(bin_):5.1f} %"
                   f"     {len(bin_):5}")  # fmt: skip
+    shown = [r for p, r, _ in judged if p >= SHOWN_CONFIDENCE]
+    print(f"  shown by itself (from {SHOWN_CONFIDENCE} on): {len(shown)}, right {sum(shown)}")
     for wanted in PRECISIONS:
         print(f"  precision {wanted:.0%}: {threshold(judged, wanted, asked_count)}")
 
@@ -207,10 +179,6 @@ def threshold(judged: Sequence[tuple[float, bool, str]], wanted: float, asked_co
     return f"from {judged[best - 1][0]:.3f} on, shown at {100 * best / asked_count:.1f} % of places"
 
 
-def constants(name: str, weights: Vector) -> str:
-    return f"{name} = ({', '.join(f'{w:.3f}' for w in weights)})"
-
-
 def cached(file: Path | None, name: str, make: Callable[[], list[Point]]) -> list[Point]:
     """The points of an earlier run, or new ones, which are kept."""
     known = json.loads(file.read_text()) if file and file.exists() else {}
@@ -225,19 +193,16 @@ def cached(file: Path | None, name: str, make: Callable[[], list[Point]]) -> lis
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--holes", type=int, default=200, help="places that the model is asked at")
-    parser.add_argument("--lookups", type=int, default=1500, help="places that are looked up")
     parser.add_argument("--checkpoint", type=Path, default=checkpoint_path())
     parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--heal", action="store_true", help="cut prefixes back to whole tokens")
+    parser.add_argument("--no-heal", action="store_true", help="leave prefixes as they are")
     parser.add_argument("--points", type=Path, help="keeps what was asked in this file")
     args = parser.parse_args()
-    by_model = cached(args.points, f"model {args.heal}", lambda: model_points(args))
-    by_lookup = cached(args.points, "lookup", lambda: lookup_points(args.lookups))
-    report("model", by_model, args.holes)
-    report("look-up", by_lookup, args.lookups)
+    name = f"{args.checkpoint} {args.holes} {'plain' if args.no_heal else 'healed'}"
+    points = cached(args.points, name, lambda: model_points(args))
+    report(points, args.holes)
     print("\n# for engine/clover_engine/gate.py")
-    print(constants("MODEL_CURVE", fit(by_model)))
-    print(constants("LOOKUP_CURVE", fit(by_lookup)))
+    print(f"MODEL_CURVE = ({', '.join(f'{weight:.3f}' for weight in fit(points))})")
 
 
 if __name__ == "__main__":

@@ -100,11 +100,23 @@ def _end_of_span(text: str, at: int, opening: str) -> int:
 
 def before_cursor(before: str, language: Language) -> State:
     """The state at the cursor, from the text near it."""
+    start = 0
     if len(before) > _WINDOW:
-        start = before.find("\n", len(before) - _WINDOW)
-        before = before[start + 1 if start >= 0 else -_WINDOW :]
-    state = scan(before, language)
+        start = before.find("\n", len(before) - _WINDOW) + 1 or len(before) - _WINDOW
+    state = scan(before[start:], language, State(quote=_quote_at(before, start, language)))
     return State(state.stack, state.quote)
+
+
+def _quote_at(text: str, end: int, language: Language) -> str:
+    """The string or comment over several lines that is open at `end`, guessed by counting."""
+    for opening in language.spanning:
+        closing = SPANNING[opening]
+        if opening == closing:
+            if text.count(opening, 0, end) % 2:
+                return opening
+        elif text.rfind(opening, 0, end) > text.rfind(closing, 0, end):
+            return opening
+    return ""
 
 
 def after_cursor(after: str, language: Language, quote: str) -> tuple[str, ...]:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from clover_engine.api import Infill
-from clover_engine.gate import SHOWN_CONFIDENCE, lookup_probability, model_probability
+from clover_engine.gate import SHOWN_CONFIDENCE, model_probability
+from clover_lsp.context.confidence import confidence
 from clover_lsp.context.types import Lookup, Place
 from clover_lsp.suggest.polish import polish
 from clover_lsp.suggest.shape import Plan
@@ -37,9 +38,9 @@ def lookup_drafts(lookups: Iterable[Lookup], plan: Plan) -> list[Draft]:
     drafts = []
     for found in lookups:
         text = to_lf(found.text)
-        text = text if plan.multiline else first_line(text)
-        right = lookup_probability(found.matched, found.followed, found.count, found.rivals, text)
-        drafts.append(Draft(text, right, "lookup"))
+        drafts.append(
+            Draft(text if plan.multiline else first_line(text), confidence(found), "lookup")
+        )
     return drafts
 
 

@@ -21,6 +21,8 @@ class Language:
     """Words that open a block, each with the word that closes it."""
     indent: str = ""
     """One level of indentation, where the language prescribes it."""
+    spanning: tuple[str, ...] = ()
+    """What opens its comments and strings that may span lines."""
 
     @property
     def closing(self) -> dict[str, str]:
@@ -29,6 +31,11 @@ class Language:
 
 _CHARACTER = r"'(?:\\[^\n']{1,10}|[^'\\\n])'"
 _LUA_BLOCKS = (("function", "end"), ("if", "end"), ("do", "end"), ("repeat", "until"))
+
+SPANNING = {"/*": "*/", "--[[": "]]", '"""': '"""', "'''": "'''", "`": "`", "[[": "]]"}
+"""Comments and strings that may span lines, and what ends them."""
+COMMENTS = frozenset(("/*", "--[[", "[["))
+"""Those of them in which a backslash is nothing special."""
 
 
 def _language(
@@ -50,13 +57,10 @@ def _language(
         parts.append(rf"(?<![\w.:])(?:{'|'.join(words)})(?!\w)")
     parts.append(r"[()\[\]{}]")
     lines = tuple(c for c in comments if c not in SPANNING)
-    return Language(name, blocks, re.compile("|".join(parts)), lines, keywords, indent)
+    spanning = tuple(mark for mark in (*comments, *quotes) if mark in SPANNING and mark != "[[")
+    pattern = re.compile("|".join(parts))
+    return Language(name, blocks, pattern, lines, keywords, indent, spanning)
 
-
-SPANNING = {"/*": "*/", "--[[": "]]", '"""': '"""', "'''": "'''", "`": "`", "[[": "]]"}
-"""Comments and strings that may span lines, and what ends them."""
-COMMENTS = frozenset(("/*", "--[[", "[["))
-"""Those of them in which a backslash is nothing special."""
 
 _C_COMMENTS = ("//", "/*")
 _PYTHON = _language("python", "indent", comments=("#",), quotes=('"', "'", '"""', "'''"))

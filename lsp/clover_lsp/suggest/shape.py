@@ -58,7 +58,7 @@ class Skip:
 
 
 def plan(
-    place: Place, *, lines: Lines = "auto", heal: bool = False, invoked: bool = False
+    place: Place, *, lines: Lines = "auto", heal: bool = True, invoked: bool = False
 ) -> Plan | Skip:
     """What to ask at `place` (at `scene.at_popup(place, popup)` where a popup is open).
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from clover_engine.api import Infill
-from clover_engine.gate import SHOWN_CONFIDENCE, is_shown, lookup_probability, model_probability
+from clover_engine.gate import SHOWN_CONFIDENCE, is_shown, model_probability
 from clover_lsp.context.types import Lookup, Place
 from clover_lsp.suggest.choose import (
     SEVERAL,
@@ -132,13 +132,3 @@ def test_a_surer_model_is_more_often_right(one: float, other: float, text: str) 
 @pytest.mark.parametrize("longer", ["a + b", "f(a, b, c)"])
 def test_longer_texts_are_less_often_right(longer: str) -> None:
     assert model_probability(0.9, longer) < model_probability(0.9, "a")
-    assert lookup_probability(9, 3, 1, 0, longer) < lookup_probability(9, 3, 1, 0, "a")
-
-
-@given(*[st.integers(0, 200)] * 4, st.text(max_size=40))
-def test_probabilities_are_probabilities(
-    matched: int, followed: int, count: int, rivals: int, line: str
-) -> None:
-    p = lookup_probability(matched, followed, count, rivals, line)
-    assert 0 <= p <= 1
-    assert p <= lookup_probability(matched + 5, followed + 5, count, 0, line)
