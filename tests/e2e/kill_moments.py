@@ -138,8 +138,13 @@ class Project:
     def _await_children(self) -> None:
         """A git that the killed process had started goes on by itself: let it end."""
         end = time.monotonic() + _SETTLE_S
-        while list((self.root / ".git").glob("**/*.lock")) and time.monotonic() < end:
+        while self._locks() and time.monotonic() < end:
             time.sleep(0.02)
+
+    def _locks(self) -> list[str]:
+        """Git's lock files; folders may come and go meanwhile."""
+        walk = os.walk(self.root / ".git")
+        return [f"{at}/{name}" for at, _, names in walk for name in names if name.endswith(".lock")]
 
     def _wrong(self, moment: Moment) -> list[str]:
         """What should not be there after the next start."""
@@ -156,7 +161,7 @@ class Project:
             wrong.append("the commit holds something else")
         wrong += [f"a worktree: {line}" for line in self.git("worktree", "list").splitlines()[1:]]
         wrong += [f"a folder: {path.name}" for path in self.temporary.iterdir()]
-        wrong += [f"a lock: {path.name}" for path in (self.root / ".git").glob("**/*.lock")]
+        wrong += [f"a lock: {path}" for path in self._locks()]
         clover = self.root / ".git/clover"
         left = [*clover.glob("new/*"), *clover.glob("pending/*"), *clover.glob("staged-*")]
         wrong += [f"a record: {path}" for path in left]

@@ -184,7 +184,7 @@ def error_of(done: subprocess.CompletedProcess[bytes]) -> str:
     [
         (["--check", "no-such-program"], "install it"),
         (["--check", "python -m pytest missing_test.py"], "correct the command"),
-        (["--check", ""], "give a command"),
+        (["--check", ""], "give the failing command"),
         (["--check", "python -m pytest", "missing.py"], "does not exist"),
         (["--check", "python -m pytest", "/etc/passwd"], "outside the repository"),
         (["--check", "python -m pytest", "test_a.py"], "frozen"),
