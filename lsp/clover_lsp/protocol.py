@@ -17,7 +17,7 @@ from typing import Any
 
 from cattrs import Converter
 from lsprotocol import types
-from pygls.exceptions import JsonRpcException
+from pygls.exceptions import JsonRpcException, JsonRpcInvalidParams
 from pygls.protocol import LanguageServerProtocol, default_converter, lsp_method
 from pygls.protocol.json_rpc import (
     JsonRPCNotification,
@@ -39,7 +39,7 @@ CANCELLED = types.LSPErrorCodes.RequestCancelled
 def make_converter() -> Converter:
     """pygls's converter, but positions outside of the protocol's numbers are moved inside: clients
     send the largest number they have for "the end of the line"."""
-    converter = default_converter()
+    converter: Converter = default_converter()  # type: ignore[no-untyped-call]
     converter.register_structure_hook(types.Position, _position)
     return converter
 
@@ -141,15 +141,23 @@ class CloverProtocol(LanguageServerProtocol):
 
     def structure_message(self, data: dict[str, Any]) -> Any:
         """The typed message; raises `JsonRpcException` where it does not fit its method."""
-        method = data.get("method")
-        if method is not None and self.get_message_type(method) is None:
+        method, number = data.get("method"), data.get("id")
+        if method is None:
+            kind = types.ResponseErrorMessage if "error" in data else None
+            kind = kind or self._result_types.pop(number, None)  # type: ignore[arg-type]
+            if kind is None:
+                return JsonRPCResponseMessage(number, self.VERSION, data.get("result"))  # type: ignore[arg-type]
+        else:
+            kind = self.get_message_type(method)
             params = data.get("params")
-            if "id" in data:
+            if kind is None and "id" in data:
                 return JsonRPCRequestMessage(data["id"], method, self.VERSION, params)
-            return JsonRPCNotification(method, self.VERSION, params)
-        if method is None and "error" not in data and not self._result_types.get(data["id"]):
-            return JsonRPCResponseMessage(data["id"], self.VERSION, data.get("result"))
-        return super().structure_message(data)
+            if kind is None:
+                return JsonRPCNotification(method, self.VERSION, params)
+        try:
+            return self._converter.structure(data, kind)
+        except Exception as error:  # cattrs raises groups of whatever its hooks raise
+            raise JsonRpcInvalidParams() from error
 
     def _execute_handler(
         self,
@@ -177,6 +185,34 @@ class CloverProtocol(LanguageServerProtocol):
         else:
             future.add_done_callback(callback)
             future.set_result(result)
+
+    def _send_handler_result(self, future: Future[Any], *, msg_id: int | str) -> None:
+        self._request_futures.pop(msg_id, None)
+        if future.cancelled():
+            self.refuse(msg_id, CANCELLED, "cancelled")
+        elif (error := future.exception()) is None:
+            self._send_response(msg_id, future.result())
+        elif isinstance(error, JsonRpcException):
+            log.info("request refused: %s", error)
+            self._send_response(msg_id, error=error.to_response_error())
+        else:
+            log.error("a request failed", exc_info=error)
+            reason = f"{type(error).__name__}: {error}; see the server's log"
+            self.refuse(msg_id, types.ErrorCodes.InternalError, reason)
+
+    def _check_handler_result(self, future: Future[Any]) -> None:
+        if future.cancelled() or (error := future.exception()) is None:
+            return
+        if isinstance(error, JsonRpcException):
+            log.warning("notification ignored: %s", error)
+        else:
+            log.error("a notification failed", exc_info=error)
+
+    async def settle(self, timeout_s: float) -> None:
+        """Lets requests that `shutdown` cancelled be answered."""
+        open_ = {f for f in self._request_futures.values() if isinstance(f, asyncio.Future)}
+        if open_:
+            await asyncio.wait(open_, timeout=timeout_s)
 
     def _forget(self, msg_id: int | str, future: Any) -> None:
         """Nothing else removes what notifications and generators started."""

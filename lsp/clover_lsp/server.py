@@ -111,6 +111,7 @@ class CloverServer(LanguageServer):
         self.completer = Completer(self)
         self.feature(types.INITIALIZE)(self._initialize)
         self.feature(types.INITIALIZED)(self._initialized)
+        self.feature(types.WORKSPACE_DID_CHANGE_CONFIGURATION)(self._settings_changed)
         self.load_features()
 
     @property
@@ -248,15 +249,36 @@ class CloverServer(LanguageServer):
 
     def _initialized(self, _: types.InitializedParams) -> Coroutine[Any, Any, None] | None:
         self.status.open()
+        self._register_for_settings()
         for call in self._on_ready:
             self.guard(call)
         return self._pull_settings() if self.capabilities.configuration else None
+
+    def _settings_changed(
+        self, params: types.DidChangeConfigurationParams
+    ) -> Coroutine[Any, Any, None] | None:
+        """Clients that can be asked send no settings here, or all of an editor's."""
+        if self.capabilities.configuration:
+            return self._pull_settings()
+        if params.settings is not None:
+            self.apply_settings(params.settings)
+        return None
 
     async def _pull_settings(self) -> None:
         item = types.ConfigurationItem(section=SECTION)
         answer = await self.workspace_configuration_async(types.ConfigurationParams([item]))
         if answer and answer[0] is not None:
             self.apply_settings(answer[0])
+
+    def _register_for_settings(self) -> None:
+        """Some clients tell of changed settings only where they were asked to."""
+        if self.capabilities.register_configuration:
+            registration = types.Registration(
+                "clover-settings",
+                types.WORKSPACE_DID_CHANGE_CONFIGURATION,
+                types.DidChangeConfigurationRegistrationOptions(section=SECTION),
+            )
+            self.client_register_capability(types.RegistrationParams([registration]))
 
 
 def _for_methods(

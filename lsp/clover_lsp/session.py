@@ -17,12 +17,15 @@ from typing import BinaryIO
 
 from clover_lsp.protocol import PARSE_ERROR
 from clover_lsp.server import CloverServer
-from clover_lsp.transport import FrameError, Writer, accept_one, start_reader, take_over_stdio
+from clover_lsp.transport import END, FrameError, Writer, accept_one, start_reader, take_over_stdio
 
 log = logging.getLogger(__name__)
 
 CLIENT_CHECK_S = 3.0
 """How often to look whether the client's process is still there."""
+
+LAST_WORDS_S = 0.3
+"""Longest wait for answers to requests that were open at the end."""
 
 
 class Session:
@@ -58,11 +61,12 @@ class Session:
         finally:
             watch.cancel()
             self._server.close()
+            await protocol.settle(LAST_WORDS_S)
             writer.close()
         return protocol.exit_code or 0
 
     def _take(self, message: object) -> None:
-        if message is None:
+        if message is END:
             self._is_over = True
         elif isinstance(message, FrameError):
             self._server.protocol.refuse(None, PARSE_ERROR, f"not JSON: {message}")

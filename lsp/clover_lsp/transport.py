@@ -23,6 +23,10 @@ MAX_MESSAGE_BYTES = 256_000_000
 _MAX_HEADER_BYTES = 8192
 
 
+END = object()
+"""Stands for the end of the stream."""
+
+
 class FrameError(Exception):
     """A message that is no JSON; the stream itself can still be read."""
 
@@ -89,7 +93,7 @@ class Writer:
 
 
 def start_reader(stream: BinaryIO, take: Callable[[object], None]) -> None:
-    """Calls `take` on its own thread with every message, a `FrameError`, and None at the end."""
+    """Calls `take` on its own thread with every message, a `FrameError`, and `END` last."""
 
     def run() -> None:
         try:
@@ -100,7 +104,7 @@ def start_reader(stream: BinaryIO, take: Callable[[object], None]) -> None:
                     take(error)
         except (OSError, ValueError) as error:
             log.info("cannot read from the client: %s", error)
-        take(None)
+        take(END)
 
     threading.Thread(target=run, name="clover-read", daemon=True).start()
 

@@ -29,6 +29,7 @@ def _load(name: str) -> ModuleType:
 
 
 client = _load("client")
+_load("fuzz")
 
 
 class Servers:
