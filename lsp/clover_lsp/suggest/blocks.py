@@ -7,7 +7,7 @@ import re
 from clover_lsp.suggest.brackets import State, scan
 from clover_lsp.suggest.languages import SPANNING
 from clover_lsp.suggest.scene import Scene
-from clover_lsp.suggest.text import indent_of, is_blank, is_word
+from clover_lsp.suggest.text import first_line, indent_of, is_blank, is_word
 
 _LOOP = re.compile(r"(?P<unit>[^\n]{3,40}?)(?P=unit){3,}")
 
@@ -61,11 +61,13 @@ def _closes(line: str, state: State) -> bool:
 
 
 def _to_string_end(text: str, here: Scene) -> str:
-    """Text in a string or comment that may span lines ends where that ends."""
+    """Text in a string or comment that may span lines ends with the line where that ends."""
     closing = SPANNING.get(here.state.quote)
     if closing is None or (end := text.find(closing)) < 0:
         return text
-    return text[:end] if _closed_below(closing, here) else text[: end + len(closing)]
+    if _closed_below(closing, here):
+        return text[:end]
+    return text[: end + len(first_line(text[end:]))]
 
 
 def _closed_below(closing: str, here: Scene) -> bool:
