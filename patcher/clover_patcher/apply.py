@@ -135,10 +135,15 @@ def _settle(journal: Journal, entry: Entry, then: Then) -> Recovered:
     ]
     names, what = ", ".join(file.path for file in entry.files), _name(entry)
     if all(arrived):
-        then(entry)
+        problem = ""
+        try:
+            then(entry)
+        except PatcherError as exc:
+            problem = f", but the rest was not done: {exc}"
         journal.move(entry, "pending", "done")
         state = "patched" if entry.undoes is None else "as it was before the fix"
-        return Recovered(entry, True, f"{what} was killed when all was written: {names} is {state}")
+        message = f"{what} was killed when all was written: {names} is {state}{problem}"
+        return Recovered(entry, True, message)
     _restore(journal, entry, found)
     theirs = [f.path for f, was in zip(entry.files, found, strict=True) if was == "theirs"]
     if theirs:

@@ -23,7 +23,7 @@ import shutil
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -66,7 +66,6 @@ class Entry:
     """The record that this one takes back."""
     commit: str | None = None
     """The commit that an undo takes off the branch, once the files are back."""
-    about: dict[str, Any] = field(default_factory=dict)
 
     @classmethod
     def make(cls, root: Path, title: str, **more: Any) -> Entry:
@@ -182,8 +181,10 @@ class Journal:
             for staged in [Path(file.staged) for file in entry.files if file.staged]:
                 staged.unlink(missing_ok=True)
                 backup_of(staged).unlink(missing_ok=True)
+        needed = {file.staged for entry in self.entries("pending") for file in entry.files}
         for leftover in [*self.folder.glob("new/*"), *self.folder.glob("staged-*")]:
-            self._remove(leftover)
+            if str(leftover) not in needed:
+                self._remove(leftover)
         fixes = [e for e in self.entries("done") if e.undoes is None]
         gone = {e.id for e in fixes[:-KEPT]}
         for entry in self.entries("done"):

@@ -161,6 +161,23 @@ def test_edits_of_the_user_in_between_are_kept(halfway: Place) -> None:
     assert halfway.recover() == []
 
 
+def test_cleaning_up_leaves_what_a_pending_record_needs(tmp_path: Path) -> None:
+    """Else a file that was never replaced would look as if it had been."""
+    for step in count(1):
+        place = Place(tmp_path / str(step))
+        assert not finishes(place.write, step, place.folder)
+        if place.state == "old" and place.journal.entries("pending"):
+            break
+    with place.journal.locked():
+        place.journal.clean()
+    for path in OLD:
+        (place.tree / path).write_bytes(b"mine")
+    (found,) = place.recover()
+    assert not found.written
+    assert {(place.tree / path).read_bytes() for path in OLD} == {b"mine"}
+    place.require_clean()
+
+
 def test_an_edit_on_top_of_the_finished_patch_is_no_conflict(tmp_path: Path) -> None:
     """Killed after the last file, before the record was finished; then the user went on."""
     change = FileChange("a.py", b"1", b"2")

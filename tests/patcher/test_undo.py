@@ -195,3 +195,21 @@ def test_a_kill_before_any_step_of_an_undo_leaves_all_or_nothing(make_repo) -> N
         if finished:
             break
     assert seen == {BEFORE, AFTER}
+
+
+def test_a_commit_of_the_user_after_a_killed_undo_stays(make_repo) -> None:
+    """The files are back, the branch was not moved yet; then the user committed something."""
+    for step in count(1):
+        patched = Patched(make_repo, make_repo(FILES, f"repo{step}"))
+        patched.deliver(commit=True)
+        repository = patched.repository
+        assert not finishes(lambda r=repository: undo(r), step, patched.root / ".git/clover")
+        if patched.program.read_text() == BEFORE:
+            break
+    patched.git("commit", "-q", "--allow-empty", "-m", "Mine")
+    head = patched.git("rev-parse", "HEAD")
+    (said,) = settle(repository)
+    assert "pkg/prog.py is as it was before the fix, but the rest was not done: " in said
+    assert patched.git("rev-parse", "HEAD") == head
+    assert patched.program.read_text() == BEFORE
+    assert settle(repository) == []
