@@ -37,7 +37,7 @@ PARSE_DELAY_S = 0.3
 DIFF_DELAY_S = 1.0
 TICK_S = 15.0
 _CLOSE_S = 1.0
-_POLL_S = 0.005
+_POLL_S = 0.002
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,7 +218,7 @@ class Room:
         for index in self._roots.indexes:
             if self.options.index:
                 index.start()
-            self._soon(f"diff {index.root}", DIFF_DELAY_S, partial(self._diff, index))
+            self._diff_soon(index)
 
     def _files_changed(self, paths: tuple[str, ...]) -> None:
         by_index: dict[Index, list[str]] = {}
@@ -229,10 +229,14 @@ class Room:
         for index, inside in by_index.items():
             if self.options.index:
                 index.update(inside)
+            self._diff_soon(index)
+
+    def _diff_soon(self, index: Index) -> None:
+        if self.options.git_diff:
             self._soon(f"diff {index.root}", DIFF_DELAY_S, partial(self._diff, index))
 
     def _diff(self, index: Index) -> None:
-        if self.options.git_diff and index in self._roots.indexes:
+        if index in self._roots.indexes:
             self._hunks[index.root] = changed(index.root, index.rules)
 
     def _parse(self, uri: str) -> None:
