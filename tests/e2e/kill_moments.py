@@ -28,8 +28,8 @@ FIXTURE = Path(__file__).parents[1] / "fixtures" / "script_check"
 CHECK, FAULTY = "python run_checks.py", "engine/valve.py"
 COMMAND = [sys.executable, "-m", "clover_code.main"]
 FIX = [*COMMAND, "fix", "--engine", "none", "--ci", "--jobs", "1", "--check", CHECK]
-END_S = 0.12
-"""So long is the end of a run: from the line "apply" to the end of the process, and some more."""
+END = 0.12
+"""Share of a run from the line "apply" to the end of the process, and some more."""
 _SETTLE_S = 10.0
 
 
@@ -174,7 +174,7 @@ def moments(number: int, whole_run_s: float, seed: int) -> list[Moment]:
     found = []
     for index in range(number):
         from_apply = index % 2 == 1
-        span = END_S if from_apply else whole_run_s * 1.05
+        span = whole_run_s * (END if from_apply else 1.05)
         found.append(Moment(chance.uniform(0, span), from_apply, index % 4 >= 2))
     return found
 
