@@ -6,6 +6,7 @@ import threading
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
+from .paths import lf
 from .secrets import redact
 from .symbols import Symbols, identifiers
 
@@ -40,7 +41,8 @@ class Buffer:
 
     @cached_property
     def safe_text(self) -> str:
-        return redact(self.text)
+        """Redacted, with LF line ends."""
+        return redact(lf(self.text))
 
     @cached_property
     def windows(self) -> tuple[Window, ...]:

@@ -11,10 +11,12 @@ from .buffers import Buffer
 from .diff import Hunk
 from .edits import Group
 from .focus import Focus, from_module
+from .known import Known, Sited
 from .languages import comment_mark, language_of
+from .paths import lf
 from .secrets import redact
 from .sources import distance, read
-from .store import Located, Reader
+from .store import Reader
 from .symbols import identifiers, word_hash
 from .types import Problem, ScoredSnippet
 
@@ -32,55 +34,45 @@ MAX_OPEN = 8
 PROBLEM_LINES = 30
 
 
-def definitions(reader: Reader, focus: Focus, path: str) -> list[ScoredSnippet]:
+def definitions(known: Known, focus: Focus, path: str) -> list[ScoredSnippet]:
     """Signatures of names used near the cursor; those of one file make one snippet."""
-    by_file: dict[int, list[tuple[float, str, Located]]] = defaultdict(list)
-    own = reader.by_path.get(path)
+    by_file: dict[str, list[tuple[float, str, Sited]]] = defaultdict(list)
     language = language_of(path)
     for name in focus.names:
         imported = focus.imports.get(name)
         if name in focus.own_names and imported is None:
             continue
         wanted = imported.name if imported and imported.name else name
-        found = [
-            d
-            for d in reader.definitions(wanted, 4 * MAX_SAME_NAME)
-            if d.file != own and d.file in reader.files
-        ]
-        for located in found:
-            file = reader.files[located.file]
-            if language and _family(file.language) != _family(language):
+        found = [d for d in known.definitions(wanted, 4 * MAX_SAME_NAME) if d.path != path]
+        for sited in found:
+            if language and _family(sited.language) != _family(language):
                 continue
             if imported:
-                fit = from_module(file.path, imported.module)
-                if not fit or located.definition.container and imported.name:
+                fit = from_module(sited.path, imported.module)
+                if not fit or sited.definition.container and imported.name:
                     continue
                 score, why = 6.0 + 2.0 * fit, f"{name} is imported from {imported.module}"
             elif len(found) > MAX_SAME_NAME or not focus.may_mean(
-                name, located.definition.kind, len(found)
+                name, sited.definition.kind, len(found)
             ):
                 continue
             else:
-                near = 1.0 / (1 + distance(path, file.path)) + 2.0 * focus.module_fit(file.path)
+                near = 1.0 / (1 + distance(path, sited.path)) + 2.0 * focus.module_fit(sited.path)
                 score, why = 2.0 + 2.0 * near / len(found) + near, f"{name} is used near the cursor"
             weight = min(1.0, focus.weights[name])
-            by_file[located.file].append((score + weight, why, located))
-    return [_definitions_of(reader, file, found) for file, found in sorted(by_file.items())]
+            by_file[sited.path].append((score + weight, why, sited))
+    return [_definitions_of(known, found) for _, found in sorted(by_file.items())]
 
 
-def _definitions_of(
-    reader: Reader, file: int, found: list[tuple[float, str, Located]]
-) -> ScoredSnippet:
+def _definitions_of(known: Known, found: list[tuple[float, str, Sited]]) -> ScoredSnippet:
     """One snippet for what is needed of a file, in the file's order."""
     best = sorted(found, key=lambda f: (-f[0], f[2].definition.line))[:MAX_PER_FILE]
-    shown: dict[int, str] = {}
-    for _, _, located in best:
-        shown[located.definition.line] = _shown(reader, located)
-    stored = reader.files[file]
+    shown = {sited.definition.line: _shown(known, sited) for _, _, sited in best}
     text = "\n".join(shown[line] for line in sorted(shown))
+    first = best[0][2]
     return ScoredSnippet(
-        redact(text) if stored.secret else text,
-        stored.path,
+        redact(text) if first.secret else text,
+        first.path,
         min(shown) + 1,
         "definition",
         round(best[0][0] + 0.1 * (len(best) - 1), 3),
@@ -88,21 +80,21 @@ def _definitions_of(
     )
 
 
-def _shown(reader: Reader, located: Located) -> str:
+def _shown(known: Known, sited: Sited) -> str:
     """A signature; of a class also those of its members, of a member also its class."""
-    definition = located.definition
-    if definition.container and definition.kind == "method":
+    definition = sited.definition
+    if definition.container and definition.kind in ("method", "field"):
         owner = [
             d.definition
-            for d in reader.definitions(definition.container, 20)
-            if d.file == located.file and d.definition.kind == "class"
+            for d in known.definitions(definition.container, 20)
+            if d.path == sited.path and d.definition.kind == "class"
         ]
         head = owner[0].signature + "\n" if owner else ""
         return head + _indented(definition.signature)
     lines = [definition.signature]
     if definition.kind == "class":
-        members = reader.members(located.file, definition.name, MAX_MEMBERS)
-        lines += [_indented(m.definition.signature) for m in members]
+        members = known.members(sited, MAX_MEMBERS)
+        lines += [_indented(member.signature) for member in members]
     return "\n".join(lines)
 
 
@@ -229,7 +221,7 @@ def edits(groups: Sequence[tuple[str, Group]]) -> list[ScoredSnippet]:
             score = round(3.0 - 0.3 * age, 3)
             found.append(
                 ScoredSnippet(
-                    redact(after), path, group.first_line, "edit", score, "just edited"
+                    redact(lf(after)), path, group.first_line, "edit", score, "just edited"
                 )
             )  # fmt: skip
     return found

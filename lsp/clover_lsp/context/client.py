@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import json
+import logging
 import subprocess
 import sys
 import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import IO, Any
+
+LOG = logging.getLogger(__name__)
 
 Message = dict[str, Any]
 Callback = Callable[[Message], None]
@@ -84,12 +87,10 @@ class IndexProcess:
     def _read(self, process: subprocess.Popen[bytes], answers: IO[bytes]) -> None:
         with answers:
             for line in answers:
-                message = json.loads(line)
-                callback = self._open.get(message["id"])
-                if callback is not None:
-                    callback(message)
-                if "ok" in message:
-                    self._open.pop(message["id"], None)
+                try:
+                    self._answer(json.loads(line))
+                except Exception:  # a callback's mistake must not leave others without an answer
+                    LOG.exception("an answer of the indexing process was not taken in")
         process.wait()
         with self._lock:
             if self._process is not process:
@@ -101,6 +102,15 @@ class IndexProcess:
                     process.stdin.close()
         for callback in lost:
             callback({"ok": False, "error": f"the indexing process ended ({process.returncode})"})
+
+    def _answer(self, message: Message) -> None:
+        callback = self._open.get(message["id"])
+        try:
+            if callback is not None:
+                callback(message)
+        finally:
+            if "ok" in message:
+                self._open.pop(message["id"], None)
 
     def _end(self, process: subprocess.Popen[bytes]) -> None:
         if process.stdin is not None:

@@ -17,8 +17,9 @@ from .diff import Hunk
 from .edits import EditLog, Group
 from .focus import Focus
 from .index import Index
+from .known import Known
 from .lookup import Query, Source, own_sources, search
-from .paths import same_notebook
+from .paths import lf, same_notebook, to_path
 from .rank import Rejected, choose
 from .redaction import Redacted
 from .roots import Roots
@@ -74,6 +75,8 @@ class Gatherer:
         buffer = memory.buffers.get(place.uri)
         focus = Focus(lf(prefix), lf(suffix), buffer.symbols if buffer else None)
         index, path = memory.roots.locate(place.uri)
+        if to_path(place.uri) is None:  # an unsaved document belongs to the first folder
+            index = next(iter(memory.roots.indexes), None)
         others = self._others(place.uri, path)
         try:
             pool = self._candidates(safe, focus, others, index, path)
@@ -109,7 +112,7 @@ class Gatherer:
         if index is not None:
             pool += find.changes(self._memory.hunks.get(index.root, ()), focus, path)
         if index is not None and reader is not None:
-            pool += find.definitions(reader, focus, path)
+            pool += find.definitions(Known(reader, dict(open_)), focus, path)
             pool += find.usages(reader, index.root, focus, rare, path)
         return pool
 
@@ -152,7 +155,7 @@ def _lookups(
     if not query.answerable:
         return ()
     sources = own_sources(query, path)
-    sources += [Source(p, lf(b.safe_text), 1) for p, b in others[: find.MAX_OPEN]]
+    sources += [Source(p, b.safe_text, 1) for p, b in others[: find.MAX_OPEN]]
     reader = index.reader if index else None
     if index is not None and reader is not None:
         open_paths = {p for p, _ in others}
@@ -165,8 +168,3 @@ def _lookups(
 
 def _stopped(cancel: CancelToken | None) -> bool:
     return cancel is not None and cancel.cancelled
-
-
-def lf(text: str) -> str:
-    """The text with LF line ends."""
-    return text.replace("\r\n", "\n") if "\r" in text else text

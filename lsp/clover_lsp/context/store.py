@@ -126,9 +126,12 @@ class Writer:
             self.db.close()
             raise
 
-    def known(self) -> dict[str, tuple[int, int, int]]:
-        """path → (id, mtime, size) of all files."""
-        rows = self.db.execute("SELECT path, id, mtime, size FROM files")
+    def known(self, paths: Sequence[str] | None = None) -> dict[str, tuple[int, int, int]]:
+        """path → (id, mtime, size) of these files, or of all."""
+        query = "SELECT path, id, mtime, size FROM files"
+        if paths is not None:
+            query += f" WHERE path IN ({','.join('?' * len(paths))})"
+        rows = self.db.execute(query, paths or ())
         return {path: (id_, mtime, size) for path, id_, mtime, size in rows}
 
     def put(

@@ -99,7 +99,7 @@ class Worker:
         told = 0.0
         for at in range(0, len(files), BATCH):
             with self._transaction():
-                for found in files[at : at + BATCH]:
+                for found in self._still_stale(files[at : at + BATCH]):
                     self._index(found.path, allowed=True)
             self._serve_waiting()
             now = time.monotonic()
@@ -107,6 +107,11 @@ class Worker:
                 told = now
                 done = min(at + BATCH, len(files))
                 self.answer({"id": id_, "done": done, "pending": len(files) - done})
+
+    def _still_stale(self, files: list[Found]) -> list[Found]:
+        """Without those that another server's process has indexed in the meantime."""
+        known = self.writer.known([f.path for f in files])
+        return [f for f in files if known.get(f.path, ())[1:] != (f.mtime_ns, f.size)]
 
     def _serve_waiting(self) -> None:
         """Short requests that came during a scan; a further scan waits for its turn."""

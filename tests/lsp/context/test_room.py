@@ -91,6 +91,29 @@ def test_untitled_documents_have_their_text_and_the_open_files(
     assert room.status().detail == "no folder is open"
 
 
+def test_untitled_documents_belong_to_the_first_folder(
+    write: Callable[..., Path], open_room: Callable[..., Room]
+) -> None:
+    """Complaint 30 again: in a workspace, an unsaved file had no context."""
+    room = open_room(write(SHOP))
+    uri, text = "untitled:Untitled-1", CART.partition("|")[0]
+    room.opened(uri, "python", text, 1)
+    assert room.wait(WAIT_S)
+    (first, *_) = room.gather(Place(uri, "python", text, ""), 500).snippets
+    assert first.path == "shop/prices.py" and first.kind == "definition"
+
+
+def test_definitions_of_open_documents_are_the_editors(
+    write: Callable[..., Path], open_room: Callable[..., Room]
+) -> None:
+    root = write(SHOP)
+    room = open_room(root)
+    unsaved = SHOP["shop/prices.py"].replace("vat: float = VAT", "vat: float, rounded: bool")
+    room.opened((root / "shop/prices.py").as_uri(), "python", unsaved, 1)
+    found = texts(room, root / "shop/cart.py", CART, "definition")
+    assert "rounded: bool" in found["shop/prices.py"] and "owner: str" in found["shop/prices.py"]
+
+
 def test_other_cells_of_a_notebook(open_room: Callable[..., Room], tmp_path: Path) -> None:
     """Complaint 31: other cells of the notebook were missing."""
     room = open_room(tmp_path)
