@@ -9,10 +9,11 @@ from __future__ import annotations
 import keyword
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from .callchange import CallChange, argument_edit, calls_of, changed_call
+from .calls import Call
 from .diff import Hunk
 from .names import BUILTINS, resolve
 from .proposals import Change, Moment, Proposal
@@ -44,10 +45,12 @@ class _Pattern:
 
 def repeats(moment: Moment, change: Change) -> Iterator[Proposal]:
     """Places where an edit that was made at least twice applies again."""
-    yield from _call_repeats(moment, change)
+    arguments = _changed_calls(moment, change)
+    yield from _call_repeats(moment, arguments)
+    whole = {h for h, (_, made) in arguments.items() if made.kind != "replace"}
     groups: dict[tuple[tuple[str, ...], tuple[str, ...]], list[Hunk]] = defaultdict(list)
     for hunk in change.hunks:
-        if hunk.old != hunk.new and len(hunk.old) + len(hunk.new) <= _LONGEST:
+        if hunk not in whole and hunk.old != hunk.new and len(hunk.old) + len(hunk.new) <= _LONGEST:
             groups[hunk.old, hunk.new].append(hunk)
     for hunks in groups.values():
         if len(hunks) >= 2 and not _is_scoped(hunks, moment, change):
@@ -214,8 +217,15 @@ def _with_blanks(text: str, hunk: Hunk, start: int, end: int, new: str) -> tuple
     return start, end + (0 if text[line_start:start].strip() else count), new
 
 
-def _call_repeats(moment: Moment, change: Change) -> Iterator[Proposal]:
-    for made, openings in call_changes(moment, change).items():
+def call_changes(moment: Moment, change: Change) -> dict[CallChange, set[int]]:
+    """How calls changed, each with the numbers of the opening brackets of the calls."""
+    return _by_change(_changed_calls(moment, change))
+
+
+def _call_repeats(
+    moment: Moment, changed: Mapping[Hunk, tuple[Call, CallChange]]
+) -> Iterator[Proposal]:
+    for made, openings in _by_change(changed).items():
         if len(openings) < 2:
             continue
         low, high = min(openings), max(openings)
@@ -233,13 +243,19 @@ def _call_repeats(moment: Moment, change: Change) -> Iterator[Proposal]:
             yield Proposal(edit.start, edit.end, edit.new, "repeat", confidence, reason)
 
 
-def call_changes(moment: Moment, change: Change) -> dict[CallChange, set[int]]:
-    """How calls changed, each with the numbers of the opening brackets of the calls."""
+def _changed_calls(moment: Moment, change: Change) -> dict[Hunk, tuple[Call, CallChange]]:
+    """The hunks that changed one argument of a call."""
     before = tokenize(change.before, change.language) if change.hunks else []
-    found: dict[CallChange, set[int]] = defaultdict(set)
+    found = {}
     for hunk in change.hunks:
         changed = changed_call(hunk, before, moment.tokens)
         if changed is not None:
-            call, made = changed
-            found[made.general].add(call.opening)
+            found[hunk] = changed
+    return found
+
+
+def _by_change(changed: Mapping[Hunk, tuple[Call, CallChange]]) -> dict[CallChange, set[int]]:
+    found: dict[CallChange, set[int]] = defaultdict(set)
+    for call, made in changed.values():
+        found[made.general].add(call.opening)
     return found

@@ -29,6 +29,7 @@ _CONFIGURED = (
     ("setup.cfg", "[tool:pytest"),
 )
 _TEST_FOLDERS = ("tests", "test")
+_PYTHON = "Scripts/python.exe" if os.name == "nt" else "bin/python"
 _ENVIRONMENTS = (".venv", "venv", "env")
 
 
@@ -96,15 +97,20 @@ def detect_check(folder: Path) -> str:
     """A command that runs the folder's tests with pytest; "" where there are none."""
     if not _has_tests(folder):
         return ""
+    python = _python_with_pytest(folder)
+    return shlex.join([python, "-m", "pytest", "-q"]) if python else "pytest -q"
+
+
+def _python_with_pytest(folder: Path) -> str | None:
+    """The folder's own environment, the one whose pytest is on PATH, or ours; None if unknown."""
     for name in _ENVIRONMENTS:
-        python = folder / name / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
+        python = folder / name / _PYTHON
         if python.is_file() and any((folder / name).glob("[Ll]ib*/**/site-packages/pytest")):
-            return shlex.join([str(python), "-m", "pytest", "-q"])
-    if shutil.which("pytest"):
-        return "pytest -q"
-    if importlib.util.find_spec("pytest") is not None:
-        return shlex.join([sys.executable, "-m", "pytest", "-q"])
-    return ""
+            return str(python)
+    if (found := shutil.which("pytest")) is not None:
+        beside = Path(found).parent / Path(_PYTHON).name
+        return str(beside) if beside.is_file() else None
+    return sys.executable if importlib.util.find_spec("pytest") is not None else None
 
 
 class _Told:
@@ -141,11 +147,5 @@ def _has_tests(folder: Path) -> bool:
                 return True
         except OSError:
             continue
-    places = [folder, *(folder / name for name in _TEST_FOLDERS)]
-    patterns = ("test_*.py", "*_test.py", "*/test_*.py")
-    deep = [p for p in patterns if "/" not in p]
-    return any(
-        any(place.glob(pattern))
-        for place in places
-        for pattern in (deep if place == folder else patterns)
-    )
+    beside = any(any(folder.glob(pattern)) for pattern in ("test_*.py", "*_test.py"))
+    return beside or any(any((folder / name).rglob("test_*.py")) for name in _TEST_FOLDERS)

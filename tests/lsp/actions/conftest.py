@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import ast
+import json
 import re
-from collections.abc import Callable, Sequence
+import shlex
+import sys
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
@@ -185,3 +188,39 @@ class Benches:
 @pytest.fixture
 def benches(servers: Any) -> Benches:
     return Benches(servers)
+
+
+def fake_worker(**options: Any) -> str:
+    """The command of a model process with a `FakeEngine` of these fields."""
+    command = [sys.executable, "-P", "-m", "clover_engine.worker", "--fake", json.dumps(options)]
+    return shlex.join(command)
+
+
+@pytest.fixture
+def worker() -> Callable[..., str]:
+    return fake_worker
+
+
+@pytest.fixture(scope="module")
+def bench(tmp_path_factory: pytest.TempPathFactory, client_loop: Any) -> Iterator[Bench]:
+    """A server for a whole file of tests; documents get names of their own."""
+    helpers = sys.modules["lsp_client"]
+    folder = tmp_path_factory.mktemp("bench")
+    editor = helpers.Editor(client_loop.loop)
+    editor.connect("stdio", helpers.environment(folder, fake_worker()))
+    made = Bench(editor)
+    editor.hello(abilities())
+    editor.wait_ready()
+    yield made
+    assert editor.stop() == 0, editor.stderr
+
+
+@pytest.fixture(autouse=True)
+def _quiet(request: pytest.FixtureRequest) -> None:
+    """What earlier tests of the file left in the shared client."""
+    if "bench" in request.fixturenames:
+        shared: Bench = request.getfixturevalue("bench")
+        shared.refuse, shared.on_progress = "", lambda params: None
+        shared.asked.clear()
+        shared.progress.clear()
+        shared.editor.messages.clear()

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import shlex
-import sys
 from typing import Any
 
 import pytest
@@ -13,11 +10,6 @@ from lsprotocol import types
 BROKEN = "def double(count):\n    return coutn * 2\n"
 FIXED = "def double(count):\n    return count * 2\n"
 MESSAGE = "Undefined name `coutn`"
-
-
-def fake_worker(**options: Any) -> str:
-    command = [sys.executable, "-P", "-m", "clover_engine.worker", "--fake", json.dumps(options)]
-    return shlex.join(command)
 
 
 def fix_of(bench: Any, uri: str, word: str = "coutn", message: str = MESSAGE) -> Any:
@@ -36,17 +28,15 @@ def test_a_fix_lands_right_behind_an_emoji_in_every_encoding(benches: Any, encod
     assert action.edit.document_changes[0].text_document.version == 1
 
 
-def test_fixes_crlf_files_and_unsaved_text(benches: Any) -> None:
-    bench = benches()
+def test_fixes_crlf_files_and_unsaved_text(bench: Any) -> None:
     uri = bench.editor.open("untitled:crlf.py", "x = 1\r\n")
     bench.editor.type(uri, BROKEN.replace("\n", "\r\n"))
     after = bench.after(fix_of(bench, uri).edit, uri)
     assert after == "x = 1\r\n" + FIXED.replace("\n", "\r\n")
 
 
-def test_lists_fixes_without_asking_the_model_and_honours_only(benches: Any) -> None:
+def test_lists_fixes_without_asking_the_model_and_honours_only(bench: Any) -> None:
     """`@@crash@@` would end the model's process if the list asked it anything."""
-    bench = benches(worker=fake_worker())
     uri = bench.editor.open("untitled:list.py", "# @@crash@@\n" + BROKEN)
     diagnostic = bench.diagnostic(uri, "coutn", MESSAGE, "F821")
     titles = [a.title for a in bench.actions(uri, [diagnostic])]
@@ -65,8 +55,7 @@ def test_lists_fixes_without_asking_the_model_and_honours_only(benches: Any) -> 
     assert bench.command("clover.status")["works"] is True
 
 
-def test_says_that_a_model_may_have_a_part_in_it(benches: Any) -> None:
-    bench = benches(worker=fake_worker())
+def test_says_that_a_model_may_have_a_part_in_it(bench: Any) -> None:
     uri = bench.editor.open("untitled:tags.py", BROKEN)
     listed = bench.actions(uri, [bench.diagnostic(uri, "coutn", MESSAGE, "F821")])
     assert list(listed[0].tags) == [types.CodeActionTag.LlmGenerated]
@@ -75,8 +64,7 @@ def test_says_that_a_model_may_have_a_part_in_it(benches: Any) -> None:
     assert resolved.is_preferred
 
 
-def test_offers_nothing_where_no_fix_could_be_judged(benches: Any) -> None:
-    bench = benches()
+def test_offers_nothing_where_no_fix_could_be_judged(bench: Any) -> None:
     uri = bench.editor.open("untitled:types.py", BROKEN)
     typed = bench.diagnostic(uri, "coutn", "Incompatible types", "operator", "mypy")
     assert [a.title for a in bench.actions(uri, [typed])][:1] == ["Fix with tests"]
@@ -93,8 +81,7 @@ def test_says_why_there_is_no_fix(benches: Any) -> None:
     assert "Fix with tests" in bench.editor.messages[-1].message
 
 
-def test_refuses_to_fix_a_document_that_changed_meanwhile(benches: Any) -> None:
-    bench = benches()
+def test_refuses_to_fix_a_document_that_changed_meanwhile(bench: Any) -> None:
     uri = bench.editor.open("untitled:moved.py", BROKEN)
     listed = bench.actions(uri, [bench.diagnostic(uri, "coutn", MESSAGE, "F821")])
     bench.editor.type(uri, "# more\n", at=0)
@@ -112,8 +99,7 @@ def test_a_client_without_resolve_or_versions_gets_a_command(benches: Any) -> No
     assert edit.document_changes is None and bench.after(edit, uri) == FIXED
 
 
-def test_tells_the_reason_when_the_editor_refuses(benches: Any) -> None:
-    bench = benches()
+def test_tells_the_reason_when_the_editor_refuses(bench: Any) -> None:
     bench.refuse = "the file is read-only"
     uri = bench.editor.open("untitled:refused.py", BROKEN)
     diagnostic = bench.diagnostic(uri, "coutn", MESSAGE, "F821")
@@ -124,17 +110,15 @@ def test_tells_the_reason_when_the_editor_refuses(benches: Any) -> None:
 
 
 @pytest.mark.parametrize("argument", [None, 3, {"version": 1}, {"uri": "u", "range": "x"}])
-def test_bad_arguments_are_one_clear_line(benches: Any, argument: Any) -> None:
-    bench = benches()
+def test_bad_arguments_are_one_clear_line(bench: Any, argument: Any) -> None:
     for name in ("clover.fixDiagnostic", "clover.editSelection", "clover.showContext"):
         with pytest.raises(Exception, match=rf"{name} (takes|needs)"):
             bench.command(name, argument)
     assert bench.command("clover.status")["works"] is True
 
 
-def test_writes_a_selection_anew(benches: Any) -> None:
-    worker = fake_worker(infills=["return a + b"], confidence=0.9)
-    bench = benches(worker=worker)
+def test_writes_a_selection_anew(benches: Any, worker: Any) -> None:
+    bench = benches(worker=worker(infills=["return a + b"], confidence=0.9))
     text = "def add(a, b):\r\n    return a - b\r\n"
     uri = bench.editor.open("untitled:edit.py", text)
     start = text.index("return")
@@ -148,8 +132,8 @@ def test_writes_a_selection_anew(benches: Any) -> None:
 @pytest.mark.parametrize(
     "options", [{"infills": ["return a * b"], "confidence": 0.2}, {"infills": ["return (a"]}]
 )
-def test_writes_nothing_that_is_unsure_or_broken(benches: Any, options: Any) -> None:
-    bench = benches(worker=fake_worker(**options))
+def test_writes_nothing_that_is_unsure_or_broken(benches: Any, worker: Any, options: Any) -> None:
+    bench = benches(worker=worker(**options))
     text = "def add(a, b):\n    return a - b\n"
     uri = bench.editor.open("untitled:unsure.py", text)
     span = types.Range(types.Position(1, 4), types.Position(1, 16))
@@ -157,12 +141,12 @@ def test_writes_nothing_that_is_unsure_or_broken(benches: Any, options: Any) -> 
     assert action.edit is None and "not sure enough" in action.disabled.reason
 
 
-def test_shows_the_context_and_clears_the_cache(benches: Any) -> None:
-    bench = benches(worker=fake_worker())
+def test_shows_the_context_and_clears_the_cache(bench: Any) -> None:
+    bench.editor.open("untitled:other.py", "def double_all(counts):\n    return counts\n")
     uri = bench.editor.open("untitled:context.py", BROKEN)
     place = {"line": 1, "character": 4}
-    shown = bench.command(
-        "clover.showContext", {"uri": uri, "range": {"start": place, "end": place}}
-    )
-    assert shown["withheld"] == "" and shown["snippets"] == []
+    span = {"start": place, "end": place}
+    shown = bench.command("clover.showContext", {"uri": uri, "range": span})
+    assert set(shown) == {"withheld", "snippets", "lookups"} and shown["withheld"] == ""
+    assert all(s["path"] and s["score"] >= 0 for s in shown["snippets"])
     assert bench.command("clover.clearCache")["cleared"]
