@@ -95,7 +95,7 @@ def without_open_brackets(text: str, here: Scene) -> str:
     if "\n" not in text or here.in_text:
         return text
     after = scan(text + here.line_after + "\n", here.language, here.state)
-    if len(after.stack) <= max(len(here.pending), len(here.state.stack)):
+    if len(after.stack) <= max(here.pending, len(here.state.stack)):
         return text
     lines = text.split("\n")
     return "\n".join(lines[: _whole_lines(lines, here)])

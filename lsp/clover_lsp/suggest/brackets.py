@@ -7,12 +7,15 @@ suggestion closes, and it takes any text, finished or not.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import takewhile
 
 from clover_lsp.suggest.languages import COMMENTS, SPANNING, Language
 
 _CLOSER = {"(": ")", "[": "]", "{": "}"}
+_BRACKETS = frozenset("()[]{}")
 _WINDOW = 8_000
 """Characters on each side of the cursor that are looked at."""
 
@@ -42,35 +45,49 @@ def _end_of_string(quote: str) -> re.Pattern[str]:
 NOTHING = State()
 
 
+class _Brackets:
+    """Iterates over a text's brackets and block words; strings and comments are passed over."""
+
+    def __init__(self, text: str, language: Language, quote: str) -> None:
+        self.text, self.language, self.quote, self.broken = text, language, quote, 0
+
+    def __iter__(self) -> Iterator[tuple[int, str]]:
+        at = 0
+        while True:
+            if self.quote:
+                at, self.quote, snapped = _leave(self.text, at, self.quote)
+                self.broken += snapped
+                if self.quote:
+                    return
+            found = self.language.token.search(self.text, at)
+            if found is None:
+                return
+            token, at = found.group(), found.end()
+            if token in _BRACKETS or token in self.language.words:
+                yield found.start(), token
+            elif len(token) < 3 or token in SPANNING:  # not a character literal such as '('
+                self.quote = token
+
+
 def scan(text: str, language: Language, state: State = NOTHING) -> State:
     """The state after `text` that follows `state`; strays and broken strings are the text's own."""
     stack, closing = list(state.stack), language.closing
     strays: list[tuple[int, str]] = []
-    floor, broken, at, quote = len(stack), 0, 0, state.quote
-    while True:
-        if quote:
-            at, quote, snapped = _leave(text, at, quote)
-            broken += snapped
-            if quote:
-                break
-        found = language.token.search(text, at)
-        if found is None:
-            break
-        token, at = found.group(), found.end()
+    floor = len(stack)
+    brackets = _Brackets(text, language, state.quote)
+    for offset, token in brackets:
         opens = _CLOSER.get(token) or closing.get(token)
         if opens:
             stack.append(opens)
-        elif token in ")]}" or token in closing.values():
-            if stack and stack[-1] == token:
-                stack.pop()
-                if len(stack) < floor:
-                    floor = len(stack)
-                    strays.append((found.start(), token))
-            else:
-                strays.append((found.start(), token))
-        elif len(token) < 3 or token in SPANNING:  # not a character literal such as '('
-            quote = token
-    return State(tuple(stack), quote, tuple(strays), broken, len(state.stack) - floor)
+        elif not stack or stack[-1] != token:
+            strays.append((offset, token))
+        else:
+            stack.pop()
+            if len(stack) < floor:
+                floor = len(stack)
+                strays.append((offset, token))
+    closed = len(state.stack) - floor
+    return State(tuple(stack), brackets.quote, tuple(strays), brackets.broken, closed)
 
 
 def _leave(text: str, at: int, quote: str) -> tuple[int, str, int]:
@@ -98,13 +115,30 @@ def _end_of_span(text: str, at: int, opening: str) -> int:
     return -1
 
 
-def before_cursor(before: str, language: Language) -> State:
-    """The state at the cursor, from the text near it."""
+def before_cursor(before: str, language: Language) -> tuple[State, tuple[int, ...]]:
+    """The state at the cursor, from the text near it, and for each entry of its stack the
+    indentation (characters, a tab is four) of the statement that opened it."""
     start = 0
     if len(before) > _WINDOW:
         start = before.find("\n", len(before) - _WINDOW) + 1 or len(before) - _WINDOW
-    state = scan(before[start:], language, State(quote=_quote_at(before, start, language)))
-    return State(state.stack, state.quote)
+    text, closing = before[start:], language.closing
+    brackets = _Brackets(text, language, _quote_at(before, start, language))
+    stack: list[tuple[str, int]] = []
+    line, indent = -1, 0
+    for offset, token in brackets:
+        here = text.rfind("\n", 0, offset) + 1
+        if here != line:
+            line, indent = here, _indent_at(text, here)
+        opens = _CLOSER.get(token) or closing.get(token)
+        if opens:
+            stack.append((opens, indent))
+        elif stack and stack[-1][0] == token:
+            _, indent = stack.pop()  # what follows belongs to the statement that began there
+    return State(tuple(c for c, _ in stack), brackets.quote), tuple(i for _, i in stack)
+
+
+def _indent_at(text: str, line: int) -> int:
+    return sum(4 if char == "\t" else 1 for char in takewhile(" \t".__contains__, text[line:]))
 
 
 def _quote_at(text: str, end: int, language: Language) -> str:
@@ -119,14 +153,34 @@ def _quote_at(text: str, end: int, language: Language) -> str:
     return ""
 
 
-def after_cursor(after: str, language: Language, quote: str) -> tuple[str, ...]:
-    """What the lines below the cursor's line close without having opened it, in order.
-
-    `quote` is the string or comment that is open at the cursor.
-    """
+def after_cursor(after: str, language: Language, quote: str) -> tuple[tuple[str, int], ...]:
+    """What the lines below the cursor's line close without having opened it, in order, with the
+    indentation of the line it stands on. `quote`: the string or comment open at the cursor."""
     start = after.find("\n")
     if start < 0:
         return ()
-    inside = quote if quote in SPANNING else ""
-    state = scan(after[start : start + _WINDOW], language, State(quote=inside))
-    return tuple(char for _, char in state.strays)
+    text = after[start : start + _WINDOW]
+    state = scan(text, language, State(quote=quote if quote in SPANNING else ""))
+    return tuple((c, _indent_at(text, text.rfind("\n", 0, at) + 1)) for at, c in state.strays)
+
+
+def unclosed(
+    stack: Sequence[str],
+    indents: Sequence[int],
+    pending: Sequence[tuple[str, int]],
+    below: Sequence[str],
+) -> int:
+    """How many entries of the stack nothing after the cursor closes.
+
+    By indentation: what stands further left than the statement that opened an entry closes
+    another one. Without a closing left, an entry is closed out of sight unless one of the lines
+    `below` is as far left as its statement.
+    """
+    missing, left = 0, list(pending)
+    nearest = min((_indent_at(line, 0) for line in below if line[:1] != "#"), default=-1)
+    for closing, indent in zip(reversed(stack), reversed(indents), strict=True):
+        if left and left[0][0] == closing and left[0][1] >= indent:
+            left.pop(0)
+        elif left or nearest <= indent:
+            missing += 1
+    return missing

@@ -28,6 +28,11 @@ class Language:
     def closing(self) -> dict[str, str]:
         return dict(self.keywords)
 
+    @property
+    def words(self) -> frozenset[str]:
+        """Words that open or close a block."""
+        return frozenset(word for pair in self.keywords for word in pair)
+
 
 _CHARACTER = r"'(?:\\[^\n']{1,10}|[^'\\\n])'"
 _LUA_BLOCKS = (("function", "end"), ("if", "end"), ("do", "end"), ("repeat", "until"))

@@ -85,7 +85,7 @@ def _cost(way: Fit, here: Scene) -> int:
     as_it_is = scan(here.line_after + "\n", here.language, here.state)
     line = way.text + here.line_after[way.replace_after :]
     after = scan(line + "\n", here.language, here.state)
-    pending = min(len(here.pending), len(as_it_is.stack))
+    pending = min(here.pending, len(as_it_is.stack))
     wrong = len(after.strays) - after.closed + after.broken + (after.quote != as_it_is.quote)
     return abs(len(after.stack) - pending) + 2 * wrong
 

@@ -51,7 +51,7 @@ def polish(
     if typed is None:
         return None
     found = _settled(typed, here, plan.multiline, draft.complete and not cut, popup is None)
-    if found is None or is_blank(found.text.replace("\n", "")) or _was_deleted(found.text, deleted):
+    if found is None or not found.text.strip() or _was_deleted(found.text, deleted):
         return None
     if popup is None:
         return Suggestion(found.text, draft.confidence, draft.origin, 0, found.replace_after)

@@ -6,7 +6,13 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from clover_lsp.context.types import Place
-from clover_lsp.suggest.brackets import State, after_cursor, before_cursor, scan
+from clover_lsp.suggest.brackets import (
+    State,
+    after_cursor,
+    before_cursor,
+    scan,
+    unclosed,
+)
 from clover_lsp.suggest.languages import Language, language
 from clover_lsp.suggest.text import (
     Indentation,
@@ -39,8 +45,8 @@ class Scene:
     """Lines below that are not blank."""
     indentation: Indentation
     state: State
-    pending: tuple[str, ...]
-    """What the lines below close without opening it."""
+    pending: int
+    """How many brackets or blocks the lines below close without opening them."""
     missing: int
     """How many brackets or blocks are open that nothing after the cursor closes."""
 
@@ -65,9 +71,12 @@ def scene(place: Place) -> Scene:
     before, after = to_lf(place.prefix), to_lf(place.suffix)
     lang = language(place.language)
     line_before, line_after = last_line(before), first_line(after)
-    state = before_cursor(before, lang)
+    state, indents = before_cursor(before, lang)
     pending = after_cursor(after, lang, state.quote)
-    open_here = len(scan(line_after + "\n", lang, state).stack)
+    open_here = scan(line_after + "\n", lang, state).stack
+    below = tuple(lines_below(after))
+    opened = len(open_here) - len(indents)
+    indents = (*indents[: len(open_here)], *[len(indent_of(line_before))] * max(0, opened))
     return Scene(
         before,
         after,
@@ -76,11 +85,11 @@ def scene(place: Place) -> Scene:
         line_before,
         line_after,
         line_above(before),
-        tuple(lines_below(after)),
+        below,
         indentation(before, after, lang.indent),
         state,
-        pending,
-        max(0, open_here - len(pending)),
+        len(pending),
+        unclosed(open_here, indents, pending, below),
     )
 
 

@@ -84,6 +84,7 @@ def test_a_popup_is_extended_in_its_own_range(
 
 
 openings = st.lists(st.sampled_from("([{"), min_size=1, max_size=3).map("".join)
+openings = openings.filter(lambda text: "[[" not in text)  # begins a string in Lua
 arguments = st.lists(st.sampled_from(("a", ", ", "b", "f(x)", "[1]", ".y")), max_size=6).map(
     "".join
 )
