@@ -9,6 +9,7 @@ import os
 import sys
 from typing import NoReturn
 
+from clover_code import __version__
 from clover_code.errors import UserError
 
 LEVELS = ("error", "warning", "info", "debug")
@@ -63,7 +64,7 @@ def run(args: argparse.Namespace) -> int:
         command = install_command().replace("[engine]", "")
         raise UserError(f"{error.name} is not installed; run: {command}") from None
 
-    server = CloverServer()
+    server = CloverServer(__version__)
     gc.freeze()
     gc.enable()
     try:

@@ -210,7 +210,8 @@ class CloverProtocol(LanguageServerProtocol):
 
     async def settle(self, timeout_s: float) -> None:
         """Lets requests that `shutdown` cancelled be answered."""
-        open_ = {f for f in self._request_futures.values() if isinstance(f, asyncio.Future)}
+        futures: list[Any] = list(self._request_futures.values())
+        open_: set[asyncio.Future[Any]] = {f for f in futures if isinstance(f, asyncio.Future)}
         if open_:
             await asyncio.wait(open_, timeout=timeout_s)
 

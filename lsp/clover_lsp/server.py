@@ -17,7 +17,6 @@ import logging
 import traceback
 from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
-from importlib.metadata import PackageNotFoundError, version
 from typing import Any, TypeVar
 
 from lsprotocol import types
@@ -67,23 +66,18 @@ NOTEBOOKS = types.NotebookDocumentSyncOptions(
 )
 
 
-def own_version() -> str:
-    try:
-        return version("clover-code")
-    except PackageNotFoundError:
-        return "0"
-
-
 class CloverServer(LanguageServer):
     """Shared by all features. Attributes change on the event loop only."""
 
     protocol: CloverProtocol
 
-    def __init__(self, engines: Callable[[Settings], Engines] | None = None) -> None:
-        """`engines` replaces the choice by setting (tests)."""
+    def __init__(
+        self, version: str = "", engines: Callable[[Settings], Engines] | None = None
+    ) -> None:
+        """`version` is what clients are told; `engines` replaces the choice by setting (tests)."""
         super().__init__(
             "clover-code",
-            own_version(),
+            version,
             text_document_sync_kind=types.TextDocumentSyncKind.Incremental,
             notebook_document_sync=NOTEBOOKS,
             protocol_cls=CloverProtocol,
@@ -93,6 +87,7 @@ class CloverServer(LanguageServer):
         self._on_initialize: list[Callable[[types.InitializeParams], None]] = []
         self._on_settings: list[Callable[[Settings], None]] = []
         self._on_ready: list[Callable[[], None]] = []
+        self._first_settings: object = None
         self._complained: set[str] = set()
         self._tasks: set[asyncio.Task[Any]] = set()
         self.buffers = Workspace()
@@ -184,8 +179,9 @@ class CloverServer(LanguageServer):
             log.error("a task failed: %s", "".join(traceback.format_exception(error)))
 
     def apply_settings(self, raw: object) -> None:
-        """Takes over what a client sent; says once what is wrong in it."""
-        settings, complaints = read_settings(raw)
+        """Takes over what a client sent, above what it said at the start; says once what is wrong
+        in it."""
+        settings, complaints = read_settings(self._first_settings, raw)
         for complaint in complaints:
             log.warning("%s", complaint.text)
             if complaint.text not in self._complained:
@@ -243,7 +239,8 @@ class CloverServer(LanguageServer):
         chosen = ServerCapabilitiesBuilder.choose_position_encoding(params.capabilities)
         self.documents.encoding = _ENCODINGS[chosen]
         self.roots = _roots(params)
-        self.apply_settings(params.initialization_options)
+        self._first_settings = params.initialization_options
+        self.apply_settings(None)
         for call in self._on_initialize:
             self.guard(call, params)
 

@@ -70,8 +70,8 @@ class CompletionSettings:
     )
     min_confidence: float = option(
         SHOWN_CONFIDENCE,
-        "Show nothing that the model is less sure about than this (0 to 1). Suggestions that you "
-        "ask for by a key press are always shown.",
+        "Show nothing that is less probable than this (0 to 1) to be exactly right, as estimated "
+        "from held-out code. Suggestions that you ask for by a key press are always shown.",
         minimum=0,
         maximum=1,
     )
@@ -85,7 +85,7 @@ class CompletionSettings:
         3,
         "How many suggestions to make when you ask for them by a key press.",
         minimum=1,
-        maximum=8,
+        maximum=5,
     )
     prefetch: bool = option(
         True, "Prepare the next suggestion while the current one is shown or was just accepted."

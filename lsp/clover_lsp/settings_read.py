@@ -38,17 +38,31 @@ def _snake(name: str) -> str:
     return re.sub(r"(?<=[a-z0-9])([A-Z])", lambda found: "_" + found[1].lower(), name)
 
 
-def read_settings(raw: object) -> tuple[Settings, tuple[Complaint, ...]]:
-    """The settings in `raw`, and what is wrong in it. Takes nested objects, dotted names
-    (``{"completion.maxTokens": 32}``), and either of them inside an object `clover`."""
-    if raw is None:
-        return Settings(), ()
-    if not isinstance(raw, Mapping):
-        text = f"settings are an object, not {_show(raw)}; the defaults are used"
-        return Settings(), (Complaint("", text, True),)
+def read_settings(*sources: object) -> tuple[Settings, tuple[Complaint, ...]]:
+    """The settings in `sources`, later ones first in rank, and what is wrong in them.
+
+    A source is nested objects or dotted names (``{"completion.maxTokens": 32}``), either of them
+    perhaps inside an object `clover`.
+    """
     complaints: list[Complaint] = []
-    settings = _read_group(Settings, _nested(_inner(raw)), "", complaints)
+    tree: dict[str, Any] = {}
+    for raw in sources:
+        if isinstance(raw, Mapping):
+            _merge(tree, _nested(_inner(raw)))
+        elif raw is not None:
+            text = f"settings are an object, not {_show(raw)}; the defaults are used"
+            complaints.append(Complaint("", text, True))
+    settings = _read_group(Settings, tree, "", complaints)
     return settings, tuple(complaints)
+
+
+def _merge(tree: dict[str, Any], more: Mapping[str, Any]) -> None:
+    for name, value in more.items():
+        old = tree.get(name)
+        if isinstance(old, dict) and isinstance(value, dict):
+            _merge(old, value)
+        elif value is not None:
+            tree[name] = value
 
 
 def _inner(raw: Mapping[Any, Any]) -> Mapping[Any, Any]:

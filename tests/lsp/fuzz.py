@@ -71,7 +71,8 @@ class RawServer:
         self.asked: dict[str, str] = {}
         self.sent = 0
         self._number = 0
-        threading.Thread(target=self._read, daemon=True).start()
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
         self.encoding = encoding
         hello = {
             "processId": None,
@@ -140,6 +141,7 @@ class RawServer:
         self.notify("exit", None)
         code = self.process.wait(WAIT_S)
         assert code == 0, code
+        self._reader.join(WAIT_S)
         assert self.process.stdin is not None and self.process.stdout is not None
         self.process.stdin.close()
         self.process.stdout.close()
