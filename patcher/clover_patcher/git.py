@@ -15,12 +15,14 @@ had typed it, with their hooks, filters and configuration.
 
 from __future__ import annotations
 
+import hashlib
 import os
 import threading
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from stat import S_ISREG
 from typing import TYPE_CHECKING
 
 from .errors import UsageError
@@ -114,27 +116,18 @@ class Repository:
             return _git(repo, command, *args, check=check, as_user=as_user)
 
     def committed_versions(self, limit: int, max_bytes: int) -> list[tuple[str, bytes]]:
-        """(path, content in HEAD) of tracked files that may differ from HEAD, in git's order.
+        """(path, content in HEAD) of changed files, the latest change first.
 
-        At most `limit` files of at most `max_bytes`. Only stored objects and file times are read,
-        so no content filter, textconv or external diff runs; a file that was only touched is
-        listed too. Empty where there is no commit yet.
+        Looks at the `limit` files that were modified last, at most `max_bytes` large. Git is asked
+        for stored objects only and never compares a file itself: that would run content filters.
+        Empty where there is no commit yet.
         """
         found: list[tuple[str, bytes]] = []
         with _repo(self.root) as repo:
-            raw = _git(
-                repo, "diff_index", "--raw", "-z", "--no-renames", "--ignore-submodules=all",
-                "HEAD", "--", check=False,
-            )  # fmt: skip
-            fields = raw.split(b"\0")
-            for info, name in zip(fields[::2], fields[1::2], strict=False):
-                blob = info.split(b" ")[2].decode()
-                if len(found) == limit:
-                    break
-                if not info.endswith(b" M") or info.startswith(b":" + _GITLINK):
-                    continue
+            tree = _git(repo, "ls_tree", "-r", "-z", "--full-tree", "HEAD", check=False)
+            for path, blob in _latest(self.root, tree, limit, max_bytes):
                 if int(_git(repo, "cat_file", "-s", blob)) <= max_bytes:
-                    found.append((os.fsdecode(name), _git(repo, "cat_file", "blob", blob)))
+                    found.append((path, _git(repo, "cat_file", "blob", blob)))
         return found
 
     def add_worktree(self, path: Path) -> None:
@@ -190,6 +183,25 @@ def _files(root: Path, prefix: str = "") -> set[str]:
             found |= _files(root / name, f"{prefix}{name}/")
     found.update(prefix + name for name in _names(others) if not name.endswith("/"))
     return found
+
+
+def _latest(root: Path, tree: bytes, limit: int, max_bytes: int) -> Iterator[tuple[str, str]]:
+    """(path, object name) of files that differ from a tree, of those modified last."""
+    stamped: list[tuple[int, str, str]] = []
+    for entry in filter(None, tree.split(b"\0")):
+        info, _, raw = entry.partition(b"\t")
+        mode, _, blob = info.decode().split(" ")
+        with suppress(OSError):
+            stat = os.lstat(root / (name := os.fsdecode(raw)))
+            if mode.startswith("100") and S_ISREG(stat.st_mode) and stat.st_size <= max_bytes:
+                stamped.append((stat.st_mtime_ns, name, blob))
+    for _, name, blob in sorted(stamped, reverse=True)[:limit]:
+        with suppress(OSError):
+            data = (root / name).read_bytes()
+            hashed = hashlib.new("sha1" if len(blob) == 40 else "sha256", usedforsecurity=False)
+            hashed.update(b"blob %d\0" % len(data) + data)
+            if hashed.hexdigest() != blob:
+                yield name, blob
 
 
 @contextmanager

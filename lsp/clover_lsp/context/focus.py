@@ -26,7 +26,7 @@ with yield None True False
 _COMMON = frozenset(_COMMON_TEXT.split())
 
 
-_USE = re.compile(r"(\.|->|::|@)?\s*([A-Za-z_$\x80-\U0010ffff][\w$]{2,63})(\s*[(<])?")
+_USE = re.compile(r"(\.|->|::|@)?\s*((?:[^\W\d]|\$)[\w$]{2,63})(\s*[(<])?")
 _BOUND = re.compile(r"(?<![.\w])([A-Za-z_]\w*)\s*(?::[^=\n(]{1,40})?:?=(?!=)")
 _HEAD = re.compile(r"\b(?:def|func|function|fn|lambda|for)\b([^\n]*)")
 
