@@ -13,14 +13,17 @@ import tokenize
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING
 
 from clover_lsp.context.types import Edit
 from clover_lsp.documents import Documents, Snapshot, guess_language, path_uri
 from clover_lsp.text import to_lf
-from clover_patcher.edits import FileChange
 
 from .diff import minimal_edits
 from .errors import ActionRefused
+
+if TYPE_CHECKING:  # the server must start fast
+    from clover_patcher.edits import FileChange
 
 
 @dataclass(frozen=True, slots=True)

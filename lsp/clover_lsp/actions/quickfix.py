@@ -23,14 +23,12 @@ from clover_engine.api import CancelToken, ClozeRequest, Engine, ScoreRequest
 from clover_engine.errors import EngineError
 from clover_lsp.context.types import Edit, Problem
 from clover_lsp.text import Lines
-from clover_patcher.edits import apply_edits as apply_bytes
-from clover_patcher.pool import CandidatePool
-from clover_patcher.types import Location
 
 from .diff import apply_edits, minimal_edits
 from .imports import missing_imports
 from .linter import PYFLAKES, Finding, is_better, lint
 from .names import Names, Occurrence
+from .tokens import tokenize
 from .typos import is_undefined_name, misspelt, undefined_at
 
 MOST = 3
@@ -209,7 +207,7 @@ class _Search:
         found = [
             (kind, edit)
             for kind, edit in self._pool_edits()
-            if kind not in _REMOVES and self._touches(edit)
+            if kind not in _REMOVES and self._touches(edit) and self._keeps(edit)
         ]
         scores = self._scores([edit for _, edit in found])
         for edit, gain in sorted(scores.items(), key=lambda pair: -pair[1]):
@@ -229,6 +227,11 @@ class _Search:
     def _pool_edits(self) -> Iterator[tuple[str, Edit]]:
         """Every template edit of the line that parses, likeliest first."""
         data = self.text.encode("utf-8", "surrogatepass")
+        # Imported late: the server must start fast.
+        from clover_patcher.edits import apply_edits as apply_bytes
+        from clover_patcher.pool import CandidatePool
+        from clover_patcher.types import Location
+
         location = Location("it.py", self.question.problem.line + 1, 1.0)
         pool = CandidatePool({"it.py": data}, [location])
         pool.open_line()
@@ -275,6 +278,11 @@ class _Search:
             if after not in good and helps(after):
                 good[after] = fix
         return [] if self.cancel.cancelled else list(good.values())
+
+    def _keeps(self, edit: Edit) -> bool:
+        """Whether the code stays: models like short lines, and an empty one offends no linter."""
+        gone = tokenize(self.text[edit.start : edit.end], "python")
+        return len(tokenize(edit.new, "python")) >= len(gone) - 1
 
     def _touches(self, edit: Edit) -> bool:
         return edit.start <= self.question.end and self.question.start <= edit.end

@@ -10,18 +10,20 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from clover_engine.api import CancelToken, Engine
 from clover_lsp.documents import Documents, Snapshot
 from clover_patcher.errors import PatcherError
-from clover_patcher.fix import FixRequest, FixResult, fix
-from clover_patcher.git import Repository
-from clover_patcher.progress import Stage
-from clover_patcher.types import Diagnostic
 
 from .buffers import overlay, relative_path
 from .errors import ActionRefused
 from .progress import WorkDone
+
+if TYPE_CHECKING:  # the server must start fast
+    from clover_patcher.fix import FixResult
+    from clover_patcher.progress import Stage
+    from clover_patcher.types import Diagnostic
 
 _CONFIGURED = (
     ("pytest.ini", ""),
@@ -61,6 +63,9 @@ def plan(
     looked for in the document's folder of the workspace, then at the top. `diagnostics` of the
     document are (line from 1, message, code, source). Raises `ActionRefused`.
     """
+    from clover_patcher.git import Repository
+    from clover_patcher.types import Diagnostic
+
     folder = _folder(folders, snapshot)
     try:
         top = Repository.open(folder).root
@@ -71,7 +76,7 @@ def plan(
         found = ((place, detect_check(place)) for place in dict.fromkeys((folder, top)))
         where, command = next(((p, c) for p, c in found if c), (top, ""))
     if not command:
-        raise ActionRefused("no tests were found: set `cloverCode.fix.check` to a command")
+        raise ActionRefused("no tests were found: set `clover.fix.check` to a command")
     path = relative_path(snapshot, top) if snapshot is not None else None
     evidence = tuple(Diagnostic(path, *d) for d in diagnostics) if path is not None else ()
     return Job(top, where, command, overlay(documents, top), evidence, budget_s)
@@ -79,6 +84,8 @@ def plan(
 
 def run(job: Job, engine: Engine | None, progress: WorkDone, cancel: CancelToken) -> FixResult:
     """Blocks until the repair ends; nothing is written. Raises `ActionRefused`."""
+    from clover_patcher.fix import FixRequest, fix
+
     request = FixRequest(
         root=job.folder,
         check=job.check,

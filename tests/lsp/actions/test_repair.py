@@ -44,32 +44,31 @@ def reports(bench: Any) -> list[Any]:
     return [p for p in found if p.value.get("kind") == "report"]
 
 
-def test_keeps_line_ends_byte_order_mark_and_encoding(benches: Any, make_repo: Any) -> None:
+def test_keeps_line_ends_byte_order_mark_and_encoding(bench: Any, make_repo: Any) -> None:
     """Complaint 15: a client that shows LF for a CRLF file gets its edit on the right line."""
     body = "# größe\r\n" + WRONG.replace("\n", "\r\n")
     data = b"\xef\xbb\xbf" + body.encode()
     root = make_repo({"calc.py": data, "test_calc.py": TEST})
-    bench = benches(roots=[root], settings=NO_MODEL)
     uri = opened(bench, root / "calc.py", body.replace("\r\n", "\n"))
     assert bench.command("clover.fixTests", {"uri": uri})["applied"]
     assert bench.after(bench.asked[-1].edit, uri) == "# größe\n" + RIGHT
     assert (root / "calc.py").read_bytes() == data
 
 
-def test_edits_files_that_are_not_open(benches: Any, make_repo: Any) -> None:
+def test_edits_files_that_are_not_open(bench: Any, make_repo: Any) -> None:
     root = make_repo({"calc.py": WRONG, "test_calc.py": TEST})
-    bench = benches(roots=[root], settings=NO_MODEL)
-    answer = bench.command("clover.fixTests")
+    test = opened(bench, root / "test_calc.py")
+    answer = bench.command("clover.fixTests", test)
     assert answer["files"] == [(root / "calc.py").as_uri()]
     change = bench.asked[-1].edit.document_changes[0]
     assert change.text_document.version is None
     assert [e.new_text for e in change.edits] == ["+"]
 
 
-def test_a_cancelled_fix_stops_and_the_next_one_may_run(benches: Any, make_repo: Any) -> None:
+def test_a_cancelled_fix_stops_and_the_next_one_may_run(bench: Any, make_repo: Any) -> None:
     """Cancelled in the middle; a second fix meanwhile is refused, one afterwards is not."""
     root = make_repo({"calc.py": WRONG, "test_calc.py": SLOW})
-    bench = benches(roots=[root], settings=NO_MODEL)
+    uri = opened(bench, root / "calc.py")
     answers = []
 
     def stop(params: types.ProgressParams) -> None:
@@ -78,21 +77,23 @@ def test_a_cancelled_fix_stops_and_the_next_one_may_run(benches: Any, make_repo:
             token = types.WorkDoneProgressCancelParams(params.token)
             bench.editor.client.window_work_done_progress_cancel(token)
 
-    second = (types.WORKSPACE_EXECUTE_COMMAND, types.ExecuteCommandParams("clover.fixTests"))
+    second = (
+        types.WORKSPACE_EXECUTE_COMMAND,
+        types.ExecuteCommandParams("clover.fixTests", arguments=[uri]),
+    )
     bench.on_progress = stop
-    answer = bench.command("clover.fixTests")
+    answer = bench.command("clover.fixTests", uri)
     assert not answer["applied"] and "cancelled" in answer["reason"]
     assert "running already" in answers[0].result(60)["reason"]
     assert not bench.asked
     ends = [p for p in bench.progress if "'kind': 'end'" in str(p.value)]
     assert len(ends) == 1
     bench.on_progress = lambda params: None
-    assert bench.command("clover.fixTests")["applied"]
+    assert bench.command("clover.fixTests", uri)["applied"]
 
 
-def test_text_that_changed_during_the_fix_is_not_patched(benches: Any, make_repo: Any) -> None:
+def test_text_that_changed_during_the_fix_is_not_patched(bench: Any, make_repo: Any) -> None:
     root = make_repo({"calc.py": WRONG, "test_calc.py": TEST})
-    bench = benches(roots=[root], settings=NO_MODEL)
     uri = opened(bench, root / "calc.py")
     typed = []
 
@@ -112,24 +113,25 @@ def test_text_that_changed_during_the_fix_is_not_patched(benches: Any, make_repo
     assert not bench.asked
 
 
-def test_says_what_is_missing(benches: Any, make_repo: Any, tmp_path: Path) -> None:
+def test_says_what_is_missing(bench: Any, make_repo: Any, tmp_path: Path) -> None:
     root = make_repo({"calc.py": WRONG})
     outside = tmp_path / "outside"
     outside.mkdir()
     (outside / "calc.py").write_text(WRONG)
-    bench = benches(roots=[root], settings=NO_MODEL)
-    assert "cloverCode.fix.check" in bench.command("clover.fixTests")["reason"]
+    assert "no folder is open" in bench.command("clover.fixTests")["reason"]
+    alone = opened(bench, root / "calc.py")
+    assert "clover.fix.check" in bench.command("clover.fixTests", alone)["reason"]
     elsewhere = opened(bench, outside / "calc.py")
     assert "not in a git repository" in bench.command("clover.fixTests", elsewhere)["reason"]
     untitled = bench.editor.open("untitled:a.py", WRONG)
     assert "save it" in bench.command("clover.fixTests", untitled)["reason"]
 
 
-def test_an_edit_that_the_editor_refuses_is_reported(benches: Any, make_repo: Any) -> None:
+def test_an_edit_that_the_editor_refuses_is_reported(bench: Any, make_repo: Any) -> None:
     root = make_repo({"calc.py": WRONG, "test_calc.py": TEST})
-    bench = benches(roots=[root], settings=NO_MODEL)
+    uri = opened(bench, root / "calc.py")
     bench.refuse = "no"
-    answer = bench.command("clover.fixTests")
+    answer = bench.command("clover.fixTests", uri)
     assert not answer["applied"] and "did not apply it (no)" in answer["reason"]
     assert (root / "calc.py").read_text() == WRONG
 
