@@ -10,10 +10,10 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import takewhile
 
 from clover_lsp.suggest.languages import COMMENTS, SPANNING, Language
 
+_INDENT = re.compile(r"[ \t]*")
 _CLOSER = {"(": ")", "[": "]", "{": "}"}
 _BRACKETS = frozenset("()[]{}")
 _WINDOW = 8_000
@@ -52,7 +52,7 @@ class _Brackets:
         self.text, self.language, self.quote, self.broken = text, language, quote, 0
 
     def __iter__(self) -> Iterator[tuple[int, str]]:
-        at = 0
+        at, signs = 0, _BRACKETS | self.language.words
         while True:
             if self.quote:
                 at, self.quote, snapped = _leave(self.text, at, self.quote)
@@ -63,7 +63,7 @@ class _Brackets:
             if found is None:
                 return
             token, at = found.group(), found.end()
-            if token in _BRACKETS or token in self.language.words:
+            if token in signs:
                 yield found.start(), token
             elif len(token) < 3 or token in SPANNING:  # not a character literal such as '('
                 self.quote = token
@@ -117,7 +117,7 @@ def _end_of_span(text: str, at: int, opening: str) -> int:
 
 def before_cursor(before: str, language: Language) -> tuple[State, tuple[int, ...]]:
     """The state at the cursor, from the text near it, and for each entry of its stack the
-    indentation (characters, a tab is four) of the statement that opened it."""
+    indentation (columns, with tabs at every fourth) of the statement that opened it."""
     start = 0
     if len(before) > _WINDOW:
         start = before.find("\n", len(before) - _WINDOW) + 1 or len(before) - _WINDOW
@@ -138,7 +138,8 @@ def before_cursor(before: str, language: Language) -> tuple[State, tuple[int, ..
 
 
 def _indent_at(text: str, line: int) -> int:
-    return sum(4 if char == "\t" else 1 for char in takewhile(" \t".__contains__, text[line:]))
+    found = _INDENT.match(text, line)
+    return len(found.group().expandtabs(4)) if found else 0
 
 
 def _quote_at(text: str, end: int, language: Language) -> str:

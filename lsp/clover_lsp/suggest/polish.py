@@ -90,7 +90,6 @@ def _fitted(text: str, here: Scene, multiline: bool, complete: bool, may_replace
     text = reindent(text, here)
     text = _with_start(text, here, multiline)
     text = without_repeated_start(text, here)
-    multiline = multiline and _room_for_lines(here)
     if not multiline:
         text, complete = first_line(text), complete or "\n" in text
     text = without_loops(text)
@@ -101,12 +100,6 @@ def _fitted(text: str, here: Scene, multiline: bool, complete: bool, may_replace
     if repeats_line_above(text, here):
         return Fit("")
     return _with_end(fit(text, here, may_replace), here)
-
-
-def _room_for_lines(here: Scene) -> bool:
-    """Text of several lines may not push other code of the cursor's line to its own end."""
-    rest = here.line_after.strip(BLANKS)
-    return not rest or rest[0] in ")]}\"'`" or rest.startswith(("end", "*/"))
 
 
 def _with_start(text: str, here: Scene, multiline: bool) -> str:

@@ -11,8 +11,8 @@ BLANKS = " \t"
 TAB_WIDTH = 4
 """Columns of a tab where a document does not tell."""
 _INDENT = re.compile(r"^[ \t]+(?=\S)", re.MULTILINE)
-_SAMPLE = 20_000
-"""Characters before the cursor that tell a document's indentation."""
+_SAMPLE = 6_000
+"""Characters on each side of the cursor that tell a document's indentation."""
 
 
 def to_lf(text: str) -> str:
