@@ -68,7 +68,7 @@ class Mutant:
 
 
 def load_mutants(folder: Path, per_library: int, seed: int, names: Sequence[str]) -> list[Mutant]:
-    """Killed mutants, one library after the other in turn; found once and kept in the folder."""
+    """Killed mutants in random order, the libraries in turn; found once, kept in the folder."""
     known = {library.name: library for library in LIBRARIES}
     unknown = sorted(set(names) - known.keys())
     if unknown:
@@ -77,7 +77,8 @@ def load_mutants(folder: Path, per_library: int, seed: int, names: Sequence[str]
     for library in LIBRARIES:
         if not names or library.name in names:
             root = prepare(library, folder)
-            groups.append(_killed(library, root, folder, per_library, seed))
+            group = _killed(library, root, folder, per_library, seed)
+            groups.append(random.Random(f"{seed}:{library.name}").sample(group, len(group)))
     return [m for turn in zip_longest(*groups) for m in turn if m is not None]
 
 

@@ -20,6 +20,8 @@ _DONOR_EXPRESSIONS = frozenset((
     "boolean_operator", "not_operator", "unary_operator", "list", "tuple", "dictionary",
 ))  # fmt: skip
 _BUILTINS = frozenset(dir(builtins))
+_RECEIVERS = frozenset(("self", "cls"))
+"""Never assigned and seldom mistaken for anything else, though they stand everywhere."""
 _MAX_DONOR = 40
 _MAX_STATEMENT = 80
 
@@ -85,8 +87,9 @@ class Scopes:
             name: sum(0.1 + 1 / (2 + abs(line - place)) for place in places)
             for name, places in scope.places.items()
         }
-        local = tuple(sorted(scope.local, key=lambda name: -near.get(name, 0.0)))
-        bound = set(scope.assigned)
+        order = {name: (name in _RECEIVERS, -near.get(name, 0.0)) for name in scope.local}
+        local = tuple(sorted(scope.local, key=order.__getitem__))
+        bound = set(scope.assigned) - _RECEIVERS
         return replace(scope, local=local, assigned=tuple(n for n in local if n in bound))
 
     def _of(self, statement: Statement) -> Scope:

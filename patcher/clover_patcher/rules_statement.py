@@ -356,13 +356,11 @@ def _bindings(site: Site) -> Iterator[tuple[str, str, float]]:
     for name in scope.unread[:4]:
         yield f"self.{name} = {name}", "insert", 1.5
         yield f"return {name}", "insert", 1.0
-        for owner in scope.assigned[:3]:
-            yield f"{owner}[{name}] = {name}", "insert", 0.1
-    for (i, owner), (j, key), (k, value) in product(
-        *(enumerate(names) for names in (scope.assigned[:3], scope.local[:4], scope.local[:4]))
-    ):
-        if len({owner, key, value}) == 3:
-            yield f"{owner}[{key}] = {value}", "insert", 0.3 / (2 + i + j + k)
+    names = list(dict.fromkeys((*scope.unread[:2], *scope.local)))[:5]
+    for (i, owner), (j, key), (k, value) in product(*[list(enumerate(names))] * 3):
+        if len({owner, key, value}) == 3 and owner in scope.assigned:
+            likely = 1.0 if {key, value} & set(scope.unread) else 0.3
+            yield f"{owner}[{key}] = {value}", "insert", likely / (2 + i + j + k)
 
 
 def _numbers(scope: Scope) -> set[str]:

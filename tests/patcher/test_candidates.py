@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import threading
 import time
 from collections.abc import Callable, Sequence
 
@@ -37,9 +38,8 @@ class Scripted:
         score: Callable[[str], float | None] = lambda text: -float(len(text)),
         fills: Sequence[str] = (),
         error: EngineError | None = None,
-        delay: float = 0.0,
     ) -> None:
-        self._score, self._fills, self._error, self._delay = score, fills, error, delay
+        self._score, self._fills, self._error = score, fills, error
         self.asked: list[ScoreRequest | ClozeRequest] = []
 
     def score(self, request: ScoreRequest, cancel: CancelToken | None = None) -> ScoreResult:
@@ -63,7 +63,6 @@ class Scripted:
 
     def _begin(self, request: ScoreRequest | ClozeRequest) -> None:
         self.asked.append(request)
-        time.sleep(self._delay)
         if self._error:
             raise self._error
 
@@ -185,9 +184,12 @@ def test_suspicious_lines_come_first() -> None:
 
 def test_scores_decide_the_order_within_a_line() -> None:
     engine = Scripted(lambda text: 0.0 if text == "lo = mid + 1" else -50.0)
-    found = gather(SEARCH, [at(SEARCH, b"lo = mid")], engine, limit=1)
-    assert found[0].text == "lo = mid + 1"
-    assert found[0].logprob == 0.0
+    where = [at(SEARCH, b"lo = mid")]
+    before = [c.text for c in gather(SEARCH, where)].index("lo = mid + 1")
+    found = gather(SEARCH, where, engine)
+    place = [c.text for c in found].index("lo = mid + 1")
+    assert place < before
+    assert found[place].logprob == 0.0
 
 
 def test_requests_show_the_line_in_its_place_with_plain_line_ends() -> None:
@@ -240,11 +242,14 @@ def test_scores_that_the_deadline_cut_off_leave_the_prior() -> None:
 
 
 def test_the_first_batch_does_not_wait_for_a_slow_engine() -> None:
-    source = CandidateSource({"a.py": SEARCH}, locations("a.py", SEARCH), Scripted(delay=5.0))
-    started = time.monotonic()
-    batches = source.batches(started + 60)
-    assert next(batches)
-    assert time.monotonic() - started < 3.0
+    answer = threading.Event()
+    engine = Scripted(lambda text: -1.0 if answer.wait(60) else None)
+    source = CandidateSource({"a.py": SEARCH}, locations("a.py", SEARCH), engine)
+    batches = source.batches(time.monotonic() + 60)
+    first = next(batches)
+    assert engine.asked and not answer.is_set()
+    assert [candidate.logprob for candidate in first] == [None] * len(first)
+    answer.set()
     batches.close()
 
 

@@ -158,6 +158,74 @@ def test_missing_lines(line: int, added: bytes, after: int) -> None:
     assert any(tree(result(HEAD, c)) == goal for c in candidates(HEAD, line))
 
 
+LOGIC = b"""\
+class Reader:
+    def __init__(self, stream, limit):
+        self.limit = limit
+        self.count = 0
+
+    def first(self, text):
+        rows = self.rows(text)
+        if not rows:
+            return None
+        return rows[0]
+
+    def last(self, text):
+        rows = self.rows(text)
+        if not rows:
+            return None
+        return rows[-1]
+
+    def size(self, text, key):
+        if key in text:
+            pass
+        return None
+
+    def store(self, table, key, value):
+        if isinstance(value, str):
+            table[key] = value
+        width = self.width(table, "wide")
+        height = self.height(table, "wide")
+        return width, height
+
+    def get_limit(self):
+        return self.limit
+"""
+"""Methods that are like each other."""
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong"),
+    [
+        # a difference from a similar line, taken over in this line's names
+        (b'height = self.height(table, "wide")', b"height = self.height()"),
+        (b"        return self.limit", b"        return None"),
+        # lines lost where a similar place has one
+        (b"        rows = self.rows(text)\n        if not rows:\n            return None\n"
+         b"        return rows[-1]\n",
+         b"        if not rows:\n            return None\n        return rows[-1]\n"),
+        (b"        self.limit = limit\n        self.count", b"        self.count"),
+        # what a placeholder stands for
+        (b"table[key] = value", b"pass"),
+        # arguments that say what a value is
+        (b"isinstance(value, str)", b"isinstance(value)"),
+    ],
+)  # fmt: skip
+def test_repairs_by_analogy(right: bytes, wrong: bytes) -> None:
+    assert LOGIC.count(right) == 1
+    content = LOGIC.replace(right, wrong)
+    line = content[: len(LOGIC) - len(LOGIC.split(right)[1]) - len(right)].count(b"\n") + 1
+    assert any(tree(result(content, c)) == tree(LOGIC) for c in candidates(content, line))
+
+
+def test_lines_of_code_leave_out_comments_blanks_and_long_strings() -> None:
+    source = _source(b'"""Long\nstring."""\n\nx = f("a # b", 1.5)  # why\n# only this\n')
+    (line,) = source.code_lines
+    assert line.number == 4
+    assert [t.text for t in line.tokens] == ["x", "=", "f", "(", '"a # b"', ",", "1.5", ")"]
+    assert "".join(t.space + t.text for t in line.tokens) == 'x = f("a # b", 1.5)'
+
+
 def _indented(added: bytes, lines: list[bytes], after: int) -> bytes:
     return added if added.strip() != b"seen.add(node)" else added[4:]
 
