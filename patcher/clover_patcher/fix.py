@@ -37,7 +37,7 @@ from .recovery import settle
 from .reproduce import reproduce
 from .runlog import RunLog, run_key
 from .runners import AnyRunner, confirmed, start_runner
-from .scope import matching, resolve_paths, select_files
+from .scope import matching, resolve_paths, select_files, writable
 from .stopping import LinkedToken, stopped_by
 from .suspects import NothingSuspicious, suspects
 from .tracebacks import located, read_traceback
@@ -234,6 +234,8 @@ class _Repair:
             locations = self._localise(workspace, baseline, runners[0])
             files = {path: workspace.read(path) for path in {at.path for at in locations}}
             self._require_engine()
+        if not (self.request.dry_run or self.request.overlay):
+            locations = writable(self.repository.root, locations)
             self.source = CandidateSource(files, locations, self.engine, self.cancel)
             own = [c for c in runners[0].proposals() if c.edit.path in files]
             feed = Feed(chain([own], self.source.batches(self.clock.end)))

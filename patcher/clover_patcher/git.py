@@ -40,7 +40,6 @@ _OVERRIDES = {
     "core.fsmonitor": "false",
     "gc.auto": "0",
     "maintenance.auto": "false",
-    "protocol.allow": "never",
     "worktree.useRelativePaths": "false",
     "submodule.recurse": "false",
 }
@@ -272,7 +271,8 @@ def _environment() -> dict[str, str]:
     env = {
         "GIT_OPTIONAL_LOCKS": "0",
         "GIT_TERMINAL_PROMPT": "0",
-        "GIT_NO_LAZY_FETCH": "1",
+        "GIT_NO_LAZY_FETCH": "1",  # for git 2.44 and later
+        "GIT_ALLOW_PROTOCOL": "",  # for all; unlike protocol.allow, nothing configured overrides it
         "GIT_CONFIG_COUNT": str(len(_OVERRIDES)),
     }
     for number, (key, value) in enumerate(_OVERRIDES.items()):

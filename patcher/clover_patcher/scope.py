@@ -9,7 +9,7 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
 from .errors import UsageError
-from .types import Diagnostic
+from .types import Diagnostic, Location
 
 if TYPE_CHECKING:
     from pathspec import GitIgnoreSpec
@@ -105,6 +105,22 @@ def _test_file(nodeid: str) -> str:
     path, _, name = nodeid.partition("::")
     doctest = PurePosixPath(path).stem in name.split("::")[0].split("[")[0].split(".")
     return "" if doctest or not name else path
+
+
+def writable(root: Path, locations: Sequence[Location]) -> list[Location]:
+    """Places in files that are not read-only.
+
+    Raises `UsageError` where there are none: better now than when a patch has been found.
+    """
+    read_only = {
+        path
+        for path in {at.path for at in locations}
+        if (file := root / path).exists() and not file.stat().st_mode & 0o222
+    }
+    if found := [at for at in locations if at.path not in read_only]:
+        return found
+    path = locations[0].path
+    raise UsageError(f"{path} is read-only: make it writable with `chmod u+w {path}`")
 
 
 def matching(python_files: Sequence[str], patterns: Sequence[str]) -> frozenset[str]:

@@ -161,7 +161,7 @@ class Canary:
     def __init__(self, folder: Path) -> None:
         self.mark = folder / "canary-ran"
         self.program = folder / "canary.sh"
-        self.program.write_text(f"#!/bin/sh\necho \"$0 $*\" >> '{self.mark}'\ncat\n")
+        self.program.write_text(f"#!/bin/sh\necho \"$0 $*\" >> '{self.mark}'\n")
         self.program.chmod(0o755)
 
     @property

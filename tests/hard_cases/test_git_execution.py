@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from clover_patcher.errors import UsageError
+
 from .cases import case
 from .harness import BROKEN, FIXED, PROGRAM, Canary, Repairs
 
@@ -84,21 +86,30 @@ def test_no_program_of_a_submodules_configuration_runs(
 
 
 @case(24)
+@pytest.mark.parametrize("lacking", ["blob:none", "tree:0"])
 def test_objects_that_are_missing_are_not_fetched(
-    make_repo, repairs: Repairs, canary: Canary, tmp_path: Path
+    make_repo, repairs: Repairs, canary: Canary, tmp_path: Path, lacking: str
 ) -> None:
     """A partial clone asks its remote for them, and says itself which program that is."""
     origin = make_repo({**BROKEN, "old.py": "X = 1\n"}, "origin")
     make_repo.git(origin, "config", "uploadpack.allowFilter", "true")
-    clone = ["clone", "-q", "--filter=blob:none", "--no-checkout", origin.as_uri(), "repo"]
+    clone = ["clone", "-q", f"--filter={lacking}", "--no-checkout", origin.as_uri(), "repo"]
     make_repo.git(tmp_path, *clone)
     root = tmp_path / "repo"
     make_repo.write(root, BROKEN)
     make_repo.git(root, "config", "remote.origin.url", f"ext::{canary.program}")
     make_repo.git(root, "config", "remote.origin.uploadpack", str(canary.program))
     make_repo.git(root, "config", "protocol.ext.allow", "always")
-    repairs.fixed(root, {"program.py": FIXED})
-    assert not canary.ran
+    if lacking == "tree:0":  # without trees there is nothing to compare a copy with
+        with pytest.raises(UsageError, match="git read-tree failed"):
+            repairs.unchanged(root)
+        assert not canary.ran
+        with pytest.raises(subprocess.CalledProcessError):
+            make_repo.git(root, "read-tree", "HEAD")
+        assert canary.ran  # git itself does run it: the trap works
+    else:
+        repairs.fixed(root, {"program.py": FIXED})
+        assert not canary.ran
 
 
 @case(25)

@@ -131,8 +131,11 @@ def test_the_mode_stays(make_repo, repairs: Repairs, mode: int) -> None:
 def test_a_read_only_file_is_not_written(make_repo, repairs: Repairs, named: bool) -> None:
     root = make_repo(BROKEN)
     (root / "program.py").chmod(0o444)
+    hooked, paths = Hooked(), ("program.py",) if named else ()
     with pytest.raises(UsageError, match="program.py is read-only: .*chmod u\\+w"):
-        repairs.unchanged(root, paths=("program.py",) if named else ())
+        repairs.unchanged(root, hooked=hooked, paths=paths)
+    assert "search" not in hooked.stages
+    assert repairs.unchanged(root, dry_run=True, paths=paths).status == "fixed"
 
 
 @case(21)
