@@ -234,8 +234,6 @@ class _Repair:
             locations = self._localise(workspace, baseline, runners[0])
             files = {path: workspace.read(path) for path in {at.path for at in locations}}
             self._require_engine()
-        if not (self.request.dry_run or self.request.overlay):
-            locations = writable(self.repository.root, locations)
             self.source = CandidateSource(files, locations, self.engine, self.cancel)
             own = [c for c in runners[0].proposals() if c.edit.path in files]
             feed = Feed(chain([own], self.source.batches(self.clock.end)))
@@ -304,6 +302,8 @@ class _Repair:
             self.request.only,
             self.unfrozen,
         )
+        if not (self.request.dry_run or self.request.overlay):
+            locations = writable(self.repository.root, locations)
         first = locations[0]
         message = f"{first.path}:{first.line} is the first of {len(locations)} suspicious lines"
         self.tell("localise", message, locations=len(locations))
