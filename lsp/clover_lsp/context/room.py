@@ -216,6 +216,7 @@ class Room:
             index.close()
             self._hunks.pop(index.root, None)
         for index in self._roots.indexes:
+            index.rules.reason("warm")  # reads the ignore files here, not in the first `gather`
             if self.options.index:
                 index.start()
             self._diff_soon(index)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from clover_lsp.context.confidence import confidence
 from clover_lsp.context.lookup import MAX_LINES, Query, Source, own_sources, search
@@ -121,6 +123,23 @@ def test_huge_lines_and_many_places_stay_cheap() -> None:
     assert not ask("xxxx = |", "xxxx = " + "y" * 5000)
     long = "start()\n" + "step()\n" * 50
     assert ask("start()\n|", long)[0].text.count("\n") < MAX_LINES
+
+
+LINES = st.sampled_from(["a(b)", "  a(b)", "\tx = a(b)", "x = a(", "", "  ", "else:", "é.ü()", ")"])
+TEXT = st.lists(LINES, max_size=12).map("\n".join)
+
+
+@settings(max_examples=200, deadline=None)
+@given(TEXT, TEXT, st.lists(TEXT, max_size=3))
+def test_any_text_gives_sound_answers(prefix: str, suffix: str, others: list[str]) -> None:
+    found = ask(f"{prefix}|{suffix}", *others)
+    whole = [f"{prefix}\n{suffix}", *others]
+    for look in found:
+        first = look.text.partition("\n")[0]
+        assert first and any(first in text for text in whole)
+        assert look.matched + look.followed >= 2 and look.count >= 1 and look.rivals >= 0
+        assert 0 < confidence(look) < 1
+    assert len({look.text.partition("\n")[0] for look in found}) == len(found)
 
 
 def test_confidence_grows_with_evidence() -> None:
