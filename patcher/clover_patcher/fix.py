@@ -8,13 +8,13 @@ compare-and-swap into the working tree. Nothing is ever run in the user's tree.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from clover_engine.api import CancelToken, Engine
 from clover_engine.errors import EngineError
@@ -24,10 +24,10 @@ from .checks import Check
 from .choice import Passing, ranked, verdict
 from .commit import require_committable
 from .deliver import deliver
-from .edits import FileChange, changes, unified_diff, write_changes
+from .edits import FileChange, changes, write_changes
 from .errors import BaselineError, BudgetExceeded, Cancelled, PatcherError, TreeChanged, no_room
 from .evidence import implied_check
-from .explain import Explanation, describe_failures, explain
+from .explain import describe_failures, explain
 from .git import Repository
 from .journal import Journal
 from .message import Story
@@ -35,96 +35,24 @@ from .metered import MeteredEngine
 from .progress import Clock, Progress, Quiet
 from .recovery import settle
 from .reproduce import reproduce
+from .request import FixRequest, FixResult, FixStatus
 from .runlog import RunLog, run_key
 from .runners import AnyRunner, confirmed, start_runner
 from .scope import matching, resolve_paths, select_files, writable
 from .stopping import LinkedToken, stopped_by
 from .suspects import NothingSuspicious, suspects
 from .tracebacks import located, read_traceback
-from .types import Diagnostic, EngineUse, Location, Outcome
+from .types import EngineUse, Location, Outcome
 from .validate import Feed, Pool
 from .workspace import Workspace
 
-FixStatus = Literal[
-    "fixed", "none_found", "not_reproducible", "tree_changed", "budget", "cancelled"
-]
+__all__ = ["FixRequest", "FixResult", "FixStatus", "fix"]
 
 _GRACE_S = 3.0
 """How long the search goes on after the first passing candidate, to find a better one."""
 _CONFIRM_S = 5.0
 """So much of the budget is kept for the confirming run, where the baseline's time is no guide."""
 _MAX_JOBS = 2
-
-
-@dataclass(frozen=True, slots=True)
-class FixRequest:
-    """What to repair.
-
-    `root` is a folder in the repository: the check runs there (in a copy), and `paths` are
-    relative to it.
-    """
-
-    root: Path
-    check: str
-    """The failing command; "" repeats what a diagnostic's own tool says."""
-    paths: tuple[str, ...] = ()
-    budget_s: float = 120.0
-    dry_run: bool = False
-    check_timeout_s: float | None = None
-    """Limit for one test or command; None lets the runner choose from the baseline's time."""
-    jobs: int = 0
-    """Copies of the tree that are tried in parallel; 0 takes the cores, at most two."""
-    overlay: Mapping[str, bytes] = field(default_factory=dict)
-    """Unsaved buffers, by repository-relative path: the check sees them and the patch is one of
-    them. With any, nothing is written to the user's tree (a dry run)."""
-    diagnostics: tuple[Diagnostic, ...] = ()
-    """Evidence where the fault is; these lines are tried first, in this order."""
-    only: tuple[Diagnostic, ...] = ()
-    """If any, no other lines are changed."""
-    traceback: str = ""
-    """A pasted traceback of the failure, from any machine: evidence where the fault is."""
-    commit: bool = False
-    """Commit the patched files, and nothing else; see `commit`."""
-    log: Path | None = None
-    """Where the run is logged; None: in the git directory, unless there are unsaved buffers."""
-    resume: bool = False
-    """Skip candidates that failed in an earlier run of this check on this very tree."""
-    allow: tuple[str, ...] = ()
-    """Patterns as in `.gitignore`, from the repository's top: tests that may be changed."""
-
-
-@dataclass(frozen=True, slots=True)
-class FixResult:
-    """How a run ended. Fields about the patch are None or empty where there is none."""
-
-    status: FixStatus
-    exit_code: int
-    seconds: float
-    candidates_tried: int = 0
-    changes: tuple[FileChange, ...] = ()
-    path: str | None = None
-    line: int | None = None
-    applied: bool = False
-    rank: int | None = None
-    """How many candidates had been tried when the chosen one passed, itself included."""
-    passing: int = 0
-    """How many of the tried candidates passed the check."""
-    engine: EngineUse = field(default_factory=EngineUse)
-    explanation: Explanation | None = None
-    fix_id: str | None = None
-    """Names an applied fix for undo."""
-    commit: str | None = None
-    log: Path | None = None
-    root: Path | None = None
-    """The top of the working tree that paths are relative to."""
-    notes: tuple[str, ...] = ()
-    """What went wrong on the way without ending the run, such as an engine that failed."""
-    error: str | None = None
-
-    @property
-    def patch(self) -> bytes:
-        """The unified diff, in the files' own bytes."""
-        return unified_diff(self.changes)
 
 
 def fix(
@@ -200,7 +128,7 @@ class _Repair:
         if self.engine:
             self.engine.warm_up()
         self.tell("snapshot", "copying the working tree")
-        trees, overlay = _jobs(self.request.jobs), self.request.overlay
+        trees, overlay = jobs_for(self.request), self.request.overlay
         try:
             with (
                 stopped_by(self.asked, self.runners),
@@ -226,9 +154,9 @@ class _Repair:
         self.unfrozen = matching(python, self.request.allow)
         self.allowed = select_files(python, self.paths, words, self.cwd, self.unfrozen)
         with ExitStack() as stack:
-            runners = [self._runner(workspace, tree, stack) for tree in workspace.trees]
-            self._require_engine(wait=False)
-            baseline, runners = self._baseline(runners)
+            jobs = range(jobs_for(self.request))
+            starts = [partial(self._start, workspace, number, stack) for number in jobs]
+            baseline, runners = self._baseline(starts)
             self._require_engine(wait=False)
             self.log = self._open_log(workspace, baseline)
             locations = self._localise(workspace, baseline, runners[0])
@@ -246,7 +174,7 @@ class _Repair:
                     changed = tuple(changes(files, [best.candidate.edit]))
                     about = self._about(best, changed, baseline, locations)
                     try:
-                        if self._confirmed(workspace, changed):
+                        if self._confirmed(workspace, changed, runners[0]):
                             return self._apply(workspace, changed, about)
                     except TreeChanged as exc:
                         return self._result("tree_changed", exc.exit_code, error=str(exc), **about)
@@ -261,10 +189,14 @@ class _Repair:
                 self.tell("engine", "waiting for the model", left_s=self.clock.left_s)
             self.engine.require_ready(wait=wait)
 
-    def _baseline(self, runners: list[AnyRunner]) -> tuple[Outcome, list[AnyRunner]]:
+    def _baseline(
+        self, starts: Sequence[Callable[[], AnyRunner]]
+    ) -> tuple[Outcome, list[AnyRunner]]:
         """The failure to repair, and the runners on which it shows reliably."""
         self.tell("baseline", f"running {self.check.display}", left_s=self.clock.left_s)
-        baseline, runners = reproduce(self.check, runners)
+        baseline, runners = reproduce(self.check, starts)
+        if why := runners[0].isolation_problem:
+            self.notes.append(f"checks ran with the network, which could not be cut off: {why}")
         hung = any(failure.kind == "timeout" for failure in baseline.failures)
         self.clock.reserve(min(self.clock.seconds, _CONFIRM_S) if hung else self.clock.seconds)
         if self.clock.expired:
@@ -275,7 +207,7 @@ class _Repair:
     def _open_log(self, workspace: Workspace, baseline: Outcome) -> RunLog:
         request, root = self.request, self.repository.root
         words = (*self.check.argv, f"{request.check_timeout_s}")
-        key = run_key(words, root, workspace.files, workspace.stamps)
+        key = run_key(words, root, workspace.files, workspace.stamps, request.log)
         place = None if request.overlay else Journal(self.repository.common_dir).folder / "runs"
         log = RunLog.open(request.log, place, key, resume=request.resume)
         log.start(root, request.check, baseline)
@@ -327,13 +259,15 @@ class _Repair:
         self.passing += found
         return found
 
-    def _confirmed(self, workspace: Workspace, changed: Sequence[FileChange]) -> bool:
+    def _confirmed(
+        self, workspace: Workspace, changed: Sequence[FileChange], first: AnyRunner
+    ) -> bool:
         """Whether the whole check passes from a cold start in a fresh, patched copy."""
         self.tell("confirm", "running the whole check in a fresh copy", left_s=self.clock.left_s)
         tree = workspace.fresh()
         write_changes(tree, changed)
         with ExitStack() as stack:
-            return confirmed(self._runner(workspace, tree, stack), self.runners[0])
+            return confirmed(self._runner(workspace, tree, stack), first)
 
     def _apply(
         self, workspace: Workspace, changed: Sequence[FileChange], about: dict[str, Any]
@@ -372,6 +306,9 @@ class _Repair:
             "rank": best.rank,
             "explanation": explain(at, baseline, locations, self.tried, len(self.passing)),
         }
+
+    def _start(self, workspace: Workspace, number: int, stack: ExitStack) -> AnyRunner:
+        return self._runner(workspace, workspace.tree(number), stack)
 
     def _runner(self, workspace: Workspace, tree: Path, stack: ExitStack) -> AnyRunner:
         self._require_going()
@@ -417,6 +354,7 @@ def _stopped() -> Cancelled:
     return Cancelled("stopped: nothing was changed")
 
 
-def _jobs(wanted: int) -> int:
+def jobs_for(request: FixRequest) -> int:
+    """How many copies of the tree are tried in parallel."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    return wanted or min(_MAX_JOBS, cores or 1)
+    return request.jobs or min(_MAX_JOBS, cores or 1)

@@ -9,7 +9,7 @@ from pathlib import Path, PurePosixPath
 
 from .edits import sha256
 from .errors import UsageError
-from .snapshot import Stamp
+from .treecopy import Stamp
 
 
 def require_overlay(root: Path, overlay: Mapping[str, bytes]) -> None:

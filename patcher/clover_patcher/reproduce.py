@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 from .checks import Check
@@ -19,17 +19,21 @@ _CANNOT_RUN = {
 """How a check ends that never came to the program: wrong options, no tests, no such command."""
 
 
-def reproduce(check: Check, runners: list[AnyRunner]) -> tuple[Outcome, list[AnyRunner]]:
+def reproduce(
+    check: Check, starts: Sequence[Callable[[], AnyRunner]]
+) -> tuple[Outcome, list[AnyRunner]]:
     """The same failure twice, and the runners that show it without disturbing each other.
 
-    All runners run the check at the same time. Where they disagree, the first one says twice,
-    alone, what the failure is, and is the only one to go on with.
+    `starts` make the runners; all of them run the check at the same time. Where they disagree,
+    the first one says twice, alone, what the failure is, and is the only one to go on with.
 
     Raises `UsageError` where the check never came to test anything, `BaselineError` where it
     passes or fails in different ways.
     """
-    with ThreadPoolExecutor(len(runners)) as threads:
-        outcomes = list(threads.map(lambda runner: runner.baseline(), runners))
+    with ThreadPoolExecutor(len(starts)) as threads:
+        begun = list(threads.map(_first_run, starts))
+    runners = [runner for runner, _ in begun]
+    outcomes = [outcome for _, outcome in begun]
     _require_runnable(check, outcomes[0])
     if len({outcome.signature for outcome in outcomes}) > 1:
         runners = runners[:1]
@@ -38,6 +42,11 @@ def reproduce(check: Check, runners: list[AnyRunner]) -> tuple[Outcome, list[Any
         outcomes.append(runners[0].baseline())
     _require_same_failure(outcomes)
     return outcomes[0], runners
+
+
+def _first_run(start: Callable[[], AnyRunner]) -> tuple[AnyRunner, Outcome]:
+    runner = start()
+    return runner, runner.baseline()
 
 
 def _require_runnable(check: Check, outcome: Outcome) -> None:

@@ -19,22 +19,26 @@ import stat
 import tempfile
 import time
 from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from .copies import Copies
 from .edits import sha256
 from .errors import TreeChanged, UsageError
 from .git import Listing, Repository
 from .leftovers import WORKSPACES
-from .overlay import require_overlay, write_overlay
-from .snapshot import Stamp, copy_files, total_size, unchanged, worth_copying
+from .overlay import require_overlay
+from .snapshot import total_size, unchanged, worth_copying
+from .treecopy import Stamp
 
 _LOCK, _OWNER = "lock", "owner.json"
 _MEMORY, _MEMORY_BYTES, _ROOM = Path("/dev/shm"), 64 << 20, 16
 """A file system in memory, the largest tree that goes there, and how often it must fit."""
+_REMOVERS = 2
 _YOUNG_S = 60.0
 """A folder without a lock file is left alone this long: its run may just be starting."""
 
@@ -42,7 +46,8 @@ _YOUNG_S = 60.0
 class Workspace:
     """Copies of a repository's working tree in a temporary folder; a context manager.
 
-    `trees` are ready to run checks in; `scratch` is an empty folder for other temporary files.
+    The first tree is ready at once; the others, and a fresh one to confirm a patch in, are made
+    beside the checks. `scratch` is an empty folder for other temporary files.
     `overlay` maps repository-relative paths to the bytes that the copies hold instead of the
     user's file: unsaved buffers, of new files too.
 
@@ -58,9 +63,11 @@ class Workspace:
         overlay: Mapping[str, bytes] | None = None,
     ) -> None:
         self.repository = repository
-        self.trees: list[Path] = []
         self.stamps: dict[str, Stamp] = {}
         self._wanted = trees
+        self._made = trees
+        self._first = Path()
+        self._copies: Copies | None = None
         self._overlay = dict(overlay or {})
         self._listing: Listing | None = None
         self._folder: Path | None = None
@@ -76,9 +83,7 @@ class Workspace:
             owner = {"root": str(self.repository.root), "pid": os.getpid()}
             (self._folder / _OWNER).write_text(json.dumps(owner))
             self.scratch.mkdir()
-            self.stamps = self._add(self.repository.root)
-            for _ in range(self._wanted - 1):
-                self._add(self.trees[0])
+            self._copy()
         except BaseException:
             self.close()
             raise
@@ -91,6 +96,25 @@ class Workspace:
         traceback: TracebackType | None,
     ) -> None:
         self.close()
+
+    @property
+    def trees(self) -> list[Path]:
+        """All copies to run checks in; waits for them, and raises as `tree` does."""
+        return [self.tree(number) for number in range(self._wanted)]
+
+    def tree(self, number: int) -> Path:
+        """One of the copies to run checks in, as soon as it is there.
+
+        Raises `TreeChanged` where the user's Python files changed while it was made.
+        """
+        assert self._copies is not None, "the workspace is not open"
+        if number == 0:
+            return self._first
+        tree, stamps = self._copies.take(number)
+        for path, stamp in self.stamps.items():
+            if path not in stamps or stamps[path].sha256 != stamp.sha256:
+                raise TreeChanged(f"{path} changed meanwhile: run the command again")
+        return tree
 
     @property
     def scratch(self) -> Path:
@@ -114,7 +138,7 @@ class Workspace:
 
         Raises `OSError` where the check itself has rewritten or removed it in the meantime.
         """
-        data = (self.trees[0] / path).read_bytes()
+        data = (self._first / path).read_bytes()
         if sha256(data) != self.stamps[path].sha256:
             raise OSError(errno.ESTALE, "the check rewrites this file", path)
         return data
@@ -130,39 +154,42 @@ class Workspace:
     def changed(self) -> list[str]:
         """Python files of the user's tree that differ from the snapshot now, buffers aside."""
         root = self.repository.root
-        on_disk = {path: s for path, s in self.stamps.items() if path not in self._overlay}
-        return [path for path, stamp in on_disk.items() if not unchanged(root / path, stamp)]
+        return [
+            path
+            for path, stamp in self.stamps.items()
+            if path not in self._overlay and not unchanged(f"{root}/{path}", stamp)
+        ]
 
     def fresh(self) -> Path:
         """One more copy, untouched by earlier runs.
 
         Raises `TreeChanged` where the user's Python files differ from the snapshot.
         """
-        stamps = self._add(self.repository.root)
-        for path, stamp in self.stamps.items():
-            if path not in stamps or stamps[path].sha256 != stamp.sha256:
-                raise TreeChanged(f"{path} changed meanwhile: run the command again")
-        return self.trees[-1]
+        if different := self.changed():
+            raise TreeChanged(f"{different[0]} changed meanwhile: run the command again")
+        number, self._made = self._made, self._made + 1
+        return self.tree(number)
 
     def close(self) -> None:
         """Removes everything: files, folder, worktree records. Safe to call twice."""
         if self._folder is None:
             return
+        if self._copies is not None:
+            self._copies.stop()
         _remove(self.repository, self._folder)
         os.close(self._lock)
         self._folder = None
 
-    def _add(self, source: Path) -> dict[str, Stamp]:
-        """Makes one more worktree with the files of `source` in it."""
+    def _copy(self) -> None:
         assert self._folder is not None and self._listing is not None
-        target = self._folder / str(len(self.trees)) / self.repository.root.name
-        target.parent.mkdir()
-        self.repository.add_worktree(target)
-        stamps = copy_files(source, self._listing.files, target)
-        ignored = worth_copying(self.repository.root, self._listing.ignored)
-        copy_files(source, ignored, target)
-        self.trees.append(target)
-        return stamps | write_overlay(target, self._overlay)
+        names = [
+            *self._listing.files,
+            *worth_copying(self.repository.root, self._listing.ignored),
+        ]
+        self._copies = Copies(self.repository, self._folder, names, self._overlay, self._lock)
+        self._first, stamps = self._copies.first(range(1, self._wanted + 1))
+        known = set(self._listing.files)
+        self.stamps = {path: stamp for path, stamp in stamps.items() if path in known}
 
     def _list(self) -> Listing:
         listing = self.repository.listing()
@@ -252,9 +279,9 @@ def _recorded_repository(folder: Path) -> Repository | None:
 
 def _remove(repository: Repository | None, folder: Path) -> None:
     """Removes a workspace's folder, its lock last, then git's records of its worktrees."""
-    for child in folder.iterdir():
-        if child.is_dir() and not child.is_symlink():
-            shutil.rmtree(child, onerror=_make_writable)
+    inside = [child for child in folder.iterdir() if child.is_dir() and not child.is_symlink()]
+    with ThreadPoolExecutor(_REMOVERS) as threads:
+        list(threads.map(lambda child: shutil.rmtree(child, onerror=_make_writable), inside))
     shutil.rmtree(folder, onerror=_make_writable)
     if repository is not None:
         for tree in repository.worktrees():

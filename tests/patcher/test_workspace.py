@@ -166,15 +166,18 @@ import sys, time
 from pathlib import Path
 from clover_patcher.git import Repository
 from clover_patcher.workspace import Workspace
-with Workspace(Repository.open(Path(sys.argv[1])), trees=2):
+with Workspace(Repository.open(Path(sys.argv[1])), trees=2) as workspace:
+    if sys.argv[2] == "complete":
+        workspace.trees, workspace.fresh()
     print("ready", flush=True)
     time.sleep(60)
 """
 
 
-def hold(root: Path) -> subprocess.Popen[str]:
+def hold(root: Path, state: str = "complete") -> subprocess.Popen[str]:
+    """A process that has a workspace: with all its copies, or "begun"."""
     holder = subprocess.Popen(
-        [sys.executable, "-c", HOLD, str(root)], stdout=subprocess.PIPE, text=True
+        [sys.executable, "-c", HOLD, str(root), state], stdout=subprocess.PIPE, text=True
     )
     assert holder.stdout is not None
     assert holder.stdout.readline() == "ready\n"
@@ -193,10 +196,52 @@ def test_leftovers_of_a_killed_run_are_removed(
 ) -> None:
     before = state(make_repo, dirty)
     stop(hold(dirty))
-    assert len(Repository.open(dirty).worktrees()) == 2
+    assert len(Repository.open(dirty).worktrees()) == 3
     sweep(Repository.open(dirty))
     assert list(temporary_root.iterdir()) == []
     assert state(make_repo, dirty) == before
+
+
+def test_a_run_killed_while_it_copies_leaves_nothing_for_good(
+    make_repo, dirty: Path, temporary_root: Path
+) -> None:
+    """The process that copies ends with the one that asked; until then the folder is in use."""
+    make_repo.write(dirty, {f"many/{n}.py": "x = 1\n" * 100 for n in range(1500)})
+    before = state(make_repo, dirty)
+    stop(hold(dirty, "begun"))
+    end = time.monotonic() + 20
+    while list(temporary_root.iterdir()) and time.monotonic() < end:
+        sweep(Repository.open(dirty))
+        time.sleep(0.02)
+    assert list(temporary_root.iterdir()) == []
+    time.sleep(0.3)
+    assert list(temporary_root.iterdir()) == [], "something was still writing"
+    sweep(Repository.open(dirty))
+    assert state(make_repo, dirty) == before
+
+
+def test_files_that_change_while_later_copies_are_made(dirty: Path) -> None:
+    with Workspace(Repository.open(dirty), trees=2) as workspace:
+        workspace.tree(1)
+        (dirty / "a.py").write_text("a thought\n")
+        with pytest.raises(TreeChanged, match=r"a\.py changed meanwhile"):
+            workspace.fresh()
+    with Workspace(Repository.open(dirty), trees=6) as workspace:
+        (dirty / "a.py").write_text("another one\n")
+        with pytest.raises(TreeChanged, match=r"a\.py changed meanwhile"):
+            workspace.tree(5)
+        assert (workspace.tree(0) / "a.py").read_text() == "a thought\n"
+
+
+def test_a_workspace_can_be_closed_while_it_copies(
+    make_repo, dirty: Path, temporary_root: Path
+) -> None:
+    before = state(make_repo, dirty)
+    for wait in (0.0, 0.02, 0.05, 0.1, 0.2):
+        with Workspace(Repository.open(dirty), trees=5):
+            time.sleep(wait)
+        assert list(temporary_root.iterdir()) == []
+        assert state(make_repo, dirty) == before
 
 
 def test_leftovers_are_found_from_another_repository(
@@ -227,7 +272,7 @@ def test_a_running_workspace_is_left_alone(dirty: Path, temporary_root: Path) ->
         with Workspace(Repository.open(dirty)):
             assert len(list(temporary_root.iterdir())) == 2
         assert len(list(temporary_root.iterdir())) == 1
-        assert len(Repository.open(dirty).worktrees()) == 2
+        assert len(Repository.open(dirty).worktrees()) == 3
     finally:
         stop(holder)
 
@@ -246,15 +291,6 @@ def test_a_folder_without_a_lock_is_removed_once_it_is_old(
         "clover-fix-young",
     ]
     assert (dirty / "a.py").exists()
-
-
-def test_a_prepared_file_that_was_never_moved_is_removed_once_it_is_old(dirty: Path) -> None:
-    old, young = dirty / ".git/.clover-1.tmp", dirty / ".git/.clover-2.tmp"
-    for file in (old, young):
-        file.touch()
-    os.utime(old, (time.time() - 3600,) * 2)
-    sweep(Repository.open(dirty))
-    assert (old.exists(), young.exists()) == (False, True)
 
 
 def test_small_trees_are_copied_in_memory(

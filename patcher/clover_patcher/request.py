@@ -1,0 +1,87 @@
+"""What `fix` is asked for, and how a run ends."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+from .edits import FileChange, unified_diff
+from .explain import Explanation
+from .types import Diagnostic, EngineUse
+
+FixStatus = Literal[
+    "fixed", "none_found", "not_reproducible", "tree_changed", "budget", "cancelled"
+]
+
+
+@dataclass(frozen=True, slots=True)
+class FixRequest:
+    """What to repair.
+
+    `root` is a folder in the repository: the check runs there (in a copy), and `paths` are
+    relative to it.
+    """
+
+    root: Path
+    check: str
+    """The failing command; "" repeats what a diagnostic's own tool says."""
+    paths: tuple[str, ...] = ()
+    budget_s: float = 120.0
+    dry_run: bool = False
+    check_timeout_s: float | None = None
+    """Limit for one test or command; None lets the runner choose from the baseline's time."""
+    jobs: int = 0
+    """Copies of the tree that are tried in parallel; 0 takes the cores, at most two."""
+    overlay: Mapping[str, bytes] = field(default_factory=dict)
+    """Unsaved buffers, by repository-relative path: the check sees them and the patch is one of
+    them. With any, nothing is written to the user's tree (a dry run)."""
+    diagnostics: tuple[Diagnostic, ...] = ()
+    """Evidence where the fault is; these lines are tried first, in this order."""
+    only: tuple[Diagnostic, ...] = ()
+    """If any, no other lines are changed."""
+    traceback: str = ""
+    """A pasted traceback of the failure, from any machine: evidence where the fault is."""
+    commit: bool = False
+    """Commit the patched files, and nothing else; see `commit`."""
+    log: Path | None = None
+    """Where the run is logged; None: in the git directory, unless there are unsaved buffers."""
+    resume: bool = False
+    """Skip candidates that failed in an earlier run of this check on this very tree."""
+    allow: tuple[str, ...] = ()
+    """Patterns as in `.gitignore`, from the repository's top: tests that may be changed."""
+
+
+@dataclass(frozen=True, slots=True)
+class FixResult:
+    """How a run ended. Fields about the patch are None or empty where there is none."""
+
+    status: FixStatus
+    exit_code: int
+    seconds: float
+    candidates_tried: int = 0
+    changes: tuple[FileChange, ...] = ()
+    path: str | None = None
+    line: int | None = None
+    applied: bool = False
+    rank: int | None = None
+    """How many candidates had been tried when the chosen one passed, itself included."""
+    passing: int = 0
+    """How many of the tried candidates passed the check."""
+    engine: EngineUse = field(default_factory=EngineUse)
+    explanation: Explanation | None = None
+    fix_id: str | None = None
+    """Names an applied fix for undo."""
+    commit: str | None = None
+    log: Path | None = None
+    root: Path | None = None
+    """The top of the working tree that paths are relative to."""
+    notes: tuple[str, ...] = ()
+    """What went wrong on the way without ending the run, such as an engine that failed."""
+    error: str | None = None
+
+    @property
+    def patch(self) -> bytes:
+        """The unified diff, in the files' own bytes."""
+        return unified_diff(self.changes)
