@@ -17,7 +17,7 @@ from typing import Any, Protocol
 
 from .errors import UsageError
 from .message import tool
-from .snapshot import Stamp
+from .treecopy import Stamp
 from .types import Candidate, Outcome, Validation
 
 FORMAT = 1
