@@ -92,6 +92,8 @@ class CloverProtocol(LanguageServerProtocol):
             self._refuse_request(message, INVALID_REQUEST, "a message names its method")
         elif "id" in message and not _is_id(number):
             self.refuse(None, INVALID_REQUEST, "an id is a number or a string")
+        elif number is not None and _is_notification(method):
+            self.refuse(number, INVALID_REQUEST, f"{method} is a notification: send it without id")
         elif not self._is_allowed(method):
             self._refuse_early(message)
         elif number is not None and number in cancelled:
@@ -290,6 +292,11 @@ class CloverProtocol(LanguageServerProtocol):
 
 def _is_id(value: object) -> bool:
     return isinstance(value, int | str) and not isinstance(value, bool)
+
+
+def _is_notification(method: str) -> bool:
+    known = types.METHOD_TO_TYPES.get(method)
+    return known is not None and known[1] is None
 
 
 def _cancelled_id(message: object) -> int | str | None:
