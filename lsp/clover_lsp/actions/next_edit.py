@@ -133,6 +133,8 @@ def _with_rest_of_line(moment: Moment, proposal: Proposal, found: Sequence[Propo
         (p for p in found if p.reason == proposal.reason and start <= p.start and p.end <= end),
         key=lambda p: p.start,
     )
+    if not same:
+        return proposal  # it spans lines
     new, at = "", same[0].start
     for part in same:
         if part.start < at:

@@ -1,10 +1,10 @@
 """Small edits that make a diagnostic go away, found without running any code of the repository.
 
-Candidates come from the linter's own fixes, the patcher's templates and the model. Only those are
-shown that are known to help: the linter, asked again about the edited text, must not report the
-diagnostic any more nor anything new; an undefined name must be gone and no other come; broken
-syntax must parse. For diagnostics that none of this can judge (a type checker's), only a fix that
-the message itself names is offered. Python only.
+Candidates come from the linter's own fixes, the names in reach, and the patcher's templates; the
+model ranks them and vetoes. Only those are shown that are known to help: the linter, asked again
+about the edited text, must not report the diagnostic any more nor anything new; an undefined name
+must be gone and no other come; broken syntax must parse. For diagnostics that none of this can
+judge (a type checker's), only a fix that the message itself names is offered. Python only.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import islice
 
-from clover_engine.api import CancelToken, ClozeRequest, Engine, ScoreRequest
+from clover_engine.api import CancelToken, Engine, ScoreRequest
 from clover_engine.errors import EngineError
 from clover_lsp.context.types import Edit, Problem
 from clover_lsp.text import Lines
@@ -159,12 +159,11 @@ class _Search:
             again = Counter(o.name for o in Names(after).undefined())
             return again[place.name] < before[place.name] and not again - before and parses(after)
 
-        fixes = self._first(self._names(names, place), helps)
-        if fixes or self.engine is None:
-            return fixes
-        return self._first(self._model_names(place), helps)[:1]
+        return self._first(self._names(names, place), helps)
 
     def _names(self, names: Names, place: Occurrence) -> Iterator[Fix]:
+        """An import, names that look alike, an attribute of the class; no guess of the model's:
+        of those, none was right in `bench/quick_fixes.py`."""
         close = misspelt(names, place)
         for statement, edit in islice(missing_imports(names, self.text, place), 1):
             yield Fix(f"Add `{statement}`", (edit,), is_sure=not close)
@@ -177,27 +176,6 @@ class _Search:
         ):
             new = f"{_receiver(place)}.{place.name}"
             yield Fix(f"Change {place.name} to {new}", (Edit(place.start, place.end, new),))
-
-    def _model_names(self, place: Occurrence) -> Iterator[Fix]:
-        """Names that the model would put there; only one that it prefers to what stands there."""
-        request = ClozeRequest(
-            self.text[: place.start],
-            place.name,
-            self.text[place.end :],
-            top=12,
-            deadline_s=max(0.1, min(_SCORE_S, self.end - time.monotonic())),
-        )
-        for text in self._ask_cloze(request):
-            if re.fullmatch(r"[A-Za-z_][\w.]*", text):
-                edit = Edit(place.start, place.end, text)
-                yield Fix(f"Change {place.name} to {text}", (edit,), from_model=True)
-
-    def _ask_cloze(self, request: ClozeRequest) -> list[str]:
-        try:
-            fills = self.engine.cloze(request, self.cancel).fills if self.engine else ()
-        except EngineError:
-            return []
-        return [fill.text for fill in fills]
 
     def _templates(self) -> Iterator[Fix]:
         """The patcher's edits of the underlined part that the model prefers to what is there.

@@ -59,11 +59,9 @@ def test_undefined_names(text: str, word: str, expected: str) -> None:
         assert results(question(text, word, message, source=source))[:1] == [expected]
 
 
-def test_an_unknown_name_needs_the_model_and_a_name_that_exists() -> None:
+def test_a_name_that_nothing_looks_like_is_not_guessed() -> None:
     asked = question("x = qwertyuiop(1)\n", "qwertyuiop", "Undefined name `qwertyuiop`", UNDEFINED)
-    assert results(asked) == []
-    assert results(asked, FakeEngine(fills=["nowhere", "1 +", "print"])) == ["x = print(1)\n"]
-    assert results(asked, FakeEngine(fills=["nowhere"])) == []
+    assert results(asked) == [] and results(asked, FakeEngine(fills=["print"])) == []
 
 
 def test_lost_tokens() -> None:
