@@ -175,6 +175,7 @@ class _Repair:
                     about = self._about(best, changed, baseline, locations)
                     try:
                         if self._confirmed(workspace, changed, runners[0]):
+                            workspace.retire()
                             return self._apply(workspace, changed, about)
                     except TreeChanged as exc:
                         return self._result("tree_changed", exc.exit_code, error=str(exc), **about)

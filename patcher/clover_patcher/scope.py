@@ -28,7 +28,7 @@ def is_frozen(path: str) -> bool:
 
     `path` is relative to the repository, with posix separators.
     """
-    *folders, name = PurePosixPath(path).parts
+    *folders, name = path.split("/")
     return (
         name in _FROZEN_NAMES
         or name.startswith(("test_", "."))

@@ -17,6 +17,7 @@ import os
 import shutil
 import stat
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -68,6 +69,7 @@ class Workspace:
         self._made = trees
         self._first = Path()
         self._copies: Copies | None = None
+        self._retiring: threading.Thread | None = None
         self._overlay = dict(overlay or {})
         self._listing: Listing | None = None
         self._folder: Path | None = None
@@ -170,15 +172,29 @@ class Workspace:
         number, self._made = self._made, self._made + 1
         return self.tree(number)
 
+    def retire(self) -> None:
+        """Begins to remove the copies, which nobody needs any more; `close` does the rest."""
+        assert self._folder is not None and self._copies is not None, "the workspace is not open"
+        if self._retiring is None:
+            self._retiring = threading.Thread(target=self._empty, args=(self._folder,))
+            self._retiring.start()
+
     def close(self) -> None:
         """Removes everything: files, folder, worktree records. Safe to call twice."""
         if self._folder is None:
             return
         if self._copies is not None:
             self._copies.stop()
+        if self._retiring is not None:
+            self._retiring.join()
         _remove(self.repository, self._folder)
         os.close(self._lock)
         self._folder = None
+
+    def _empty(self, folder: Path) -> None:
+        assert self._copies is not None
+        self._copies.stop()
+        _remove_inside(folder, keep=self.scratch)
 
     def _copy(self) -> None:
         assert self._folder is not None and self._listing is not None
@@ -279,14 +295,21 @@ def _recorded_repository(folder: Path) -> Repository | None:
 
 def _remove(repository: Repository | None, folder: Path) -> None:
     """Removes a workspace's folder, its lock last, then git's records of its worktrees."""
-    inside = [child for child in folder.iterdir() if child.is_dir() and not child.is_symlink()]
-    with ThreadPoolExecutor(_REMOVERS) as threads:
-        list(threads.map(lambda child: shutil.rmtree(child, onerror=_make_writable), inside))
+    _remove_inside(folder)
     shutil.rmtree(folder, onerror=_make_writable)
     if repository is not None:
         for tree in repository.worktrees():
             if tree.is_relative_to(folder):
                 repository.remove_worktree(tree)
+
+
+def _remove_inside(folder: Path, keep: Path | None = None) -> None:
+    """Removes a workspace's folders, but not its lock."""
+    inside = [child for child in folder.iterdir() if child.is_dir() and not child.is_symlink()]
+    with ThreadPoolExecutor(_REMOVERS) as threads:
+        for child in inside:
+            if child != keep:
+                threads.submit(shutil.rmtree, child, onerror=_make_writable)
 
 
 def _make_writable(retry: Callable[..., Any], path: str, _: object) -> None:
