@@ -116,7 +116,7 @@ def test_a_line_put_after_a_last_line_without_newline(make_repo, repairs: Repair
 
 
 @case(7)
-@pytest.mark.parametrize("end", ["\n", "\n\n\n", "   \n", "\t\n \n", "\n    "])
+@pytest.mark.parametrize("end", ["\n\n\n", "\t\n \n", "\n    "])
 def test_blank_lines_at_the_end_stay(make_repo, repairs: Repairs, end: str) -> None:
     root = make_repo({"program.py": PROGRAM + end, "check.py": TESTS})
     repairs.fixed(root, {"program.py": FIXED + end})

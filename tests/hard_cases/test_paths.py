@@ -17,9 +17,8 @@ NAMES = [
     "ünï cödé/漢字 🍀.py",
     'quo"ted\\name.py',
     "tab\tand\nnewline.py",
-    "-leading-dash.py",
+    "-leading-dash *glob[a]?.py",
     " blanks around .py",
-    "*glob[a]?.py",
     ":(top)magic.py",
     "$HOME/~user/%s{0}.py",
     "nfc-\u00e9-nfd-e\u0301.py",
@@ -40,7 +39,7 @@ def test_every_name_is_patched(make_repo, repairs: Repairs, name: str) -> None:
     assert (root / name).read_text() == FIXED
 
 
-ROOTS = ["a b", " x\n y ", "-dash", "$HOME", "ünï", 'q"\\', "~", "%41", os.fsdecode(b"\xe9")]
+ROOTS = [" x\n y ", "-dash", "$HOME", '~ünï q"\\%41', os.fsdecode(b"\xe9")]
 
 
 @case(15)
@@ -117,7 +116,7 @@ def test_both_names_of_a_file_change_in_the_check_too(make_repo, repairs: Repair
 
 
 @case(20)
-@pytest.mark.parametrize("mode", [0o755, 0o700, 0o664, 0o6755, 0o200 | 0o444])
+@pytest.mark.parametrize("mode", [0o700, 0o664, 0o6755])
 def test_the_mode_stays(make_repo, repairs: Repairs, mode: int) -> None:
     root = make_repo(BROKEN)
     (root / "program.py").chmod(mode)

@@ -39,7 +39,7 @@ FROZEN = [
 ]
 
 
-def with_helper(make_repo, path: str) -> Path:
+def with_helper(make_repo, path: str, *others: str) -> Path:
     tests = (
         "from importlib.util import module_from_spec, spec_from_file_location\n"
         "from library import value\n\n"
@@ -48,17 +48,17 @@ def with_helper(make_repo, path: str) -> Path:
         "spec.loader.exec_module(module)\n"
         "assert value() == 7\nassert module.expected() == value()\n"
     )
-    root: Path = make_repo({path: WRONG, "library.py": LIBRARY, "check.py": tests})
+    helpers = dict.fromkeys((path, *others), WRONG)
+    root: Path = make_repo({**helpers, "library.py": LIBRARY, "check.py": tests})
     return root
 
 
 @case(40)
-@pytest.mark.parametrize("path", FROZEN)
-def test_frozen_files_stay(make_repo, repairs: Repairs, path: str) -> None:
-    """The fault is in a frozen file: no candidate for it is made, and PATH does not change that."""
-    root = with_helper(make_repo, path)
-    with pytest.raises(UsageError, match="frozen; --allow PATTERN"):
-        repairs.unchanged(root, paths=(path,))
+def test_frozen_files_stay(make_repo, repairs: Repairs) -> None:
+    """The faults are in frozen files: no candidate is made, and naming them changes nothing."""
+    root = with_helper(make_repo, *FROZEN)
+    with pytest.raises(UsageError, match=r"\.hidden\.py: .* frozen; --allow PATTERN"):
+        repairs.unchanged(root, paths=tuple(FROZEN))
 
 
 @case(40)
