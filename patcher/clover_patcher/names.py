@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 
 from tree_sitter import Node
 
+from .signatures import Signature, signatures
 from .syntax import Source, Statement, walk, walk_header
 
 _DONOR_EXPRESSIONS = frozenset((
@@ -62,6 +63,8 @@ class Scope:
     """Local names that are bound somewhere in the function."""
     calls: tuple[str, ...]
     """Method calls that stand alone as statements, as `receiver.method` with its arguments."""
+    signatures: tuple[Signature, ...]
+    """The file's own functions; methods only inside methods."""
     places: Mapping[str, tuple[int, ...]]
     """The lines on which each local name stands."""
 
@@ -79,6 +82,7 @@ class Scopes:
         self._file = _Seen(source, [source.tree.root_node])
         self._module = _module_names(source)
         self._defined = _defined(source)
+        self._signatures = signatures(source, {*self._file.functions, *self._file.methods})
 
     def at(self, statement: Statement, line: int) -> Scope:
         """What is in scope at the statement; names that stand near the line come first."""
@@ -140,6 +144,9 @@ class Scopes:
             unread=_ordered(n for n in near.assigned if n not in read) if outer else (),
             assigned=tuple(name for name in local if name in bound),
             calls=_ordered(near.calls, self._file.calls),
+            signatures=tuple(
+                s for s in self._signatures if "self" in local or not s.name.startswith("self.")
+            ),
             places={name: tuple(near.places.get(name, ())) for name in local},
         )
 

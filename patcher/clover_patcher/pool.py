@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from itertools import count
 
 from . import (  # noqa: F401
+    rules_calls,
     rules_expression,
     rules_names,
     rules_siblings,

@@ -127,9 +127,9 @@ def attribute(node: Node, site: Site) -> Iterator[Change]:
         pool = site.scope.methods if called else site.scope.attributes
     for index, other in enumerate(n for n in pool[:40] if n not in seen):
         yield change(name, other, "attribute", _likeness(other, text) / (2 + index))
-    for other in _METHODS if called else ():
+    for index, other in enumerate(_METHODS if called else ()):
         if other not in seen:
-            yield change(name, other, "attribute", 0.04)
+            yield change(name, other, "attribute", 0.4 / (2 + index))
     if is_expression(node):
         yield change(node, site.text(thing), "unwrap", 0.5)
 

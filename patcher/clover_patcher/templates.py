@@ -54,6 +54,7 @@ PRIORS: dict[str, float] = {
     "insert": 0.073,
     "sibling": 0.193,
     "echo": 0.021,
+    "call": 0.02,
     "cloze": 0.07,
     "line": 0.035,
     "syntax": 1.0,

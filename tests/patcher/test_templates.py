@@ -190,6 +190,17 @@ class Reader:
 
     def get_limit(self):
         return self.limit
+
+    def _sorted(self, rows, key):
+        return sorted(rows, key=key)
+
+    def by(self, rows, key):
+        rows = self._sorted(rows, key)
+        return rows
+
+    def all_by(self, rows, key):
+        print(rows)
+        return self._sorted(rows, key)
 """
 """Methods that are like each other."""
 
@@ -207,6 +218,9 @@ class Reader:
         (b"        self.limit = limit\n        self.count", b"        self.count"),
         # what a placeholder stands for
         (b"table[key] = value", b"pass"),
+        # a call of a helper that nothing else calls
+        (b"        rows = self._sorted(rows, key)\n", b""),
+        (b"return self._sorted(rows, key)", b"return None"),
         # arguments that say what a value is
         (b"isinstance(value, str)", b"isinstance(value)"),
     ],
