@@ -44,7 +44,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     way.add_argument("--stdio", action="store_true", help="standard input and output (default)")
     way.add_argument("--tcp", metavar="HOST:PORT", help="wait for one client at this address")
     parser.add_argument("--log", metavar="FILE", help="append the log to FILE")
-    parser.add_argument("--log-level", choices=LEVELS, default="warning")
+    parser.add_argument("--log-level", choices=LEVELS, default="warning", help="debug: code too")
     # vscode-languageclient adds this by itself; the process that it names is in `initialize` too.
     parser.add_argument("--clientProcessId", type=int, help=argparse.SUPPRESS)
     parser.set_defaults(run=run)

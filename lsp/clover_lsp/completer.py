@@ -77,6 +77,7 @@ class Completer:
         self._shown = Shown()
         self._deletions = Deletions()
         self._debounce = Debounce()
+        self._undecided: str | None = None
         self._prefetch = Prefetch(server, self._shown, find)
         self._current: dict[str, Question] = {}
         server.buffers.on_change(self._changed)
@@ -91,6 +92,11 @@ class Completer:
         ticket = self._server.tickets.take(snapshot.uri)
         self._current[snapshot.uri] = question
         return question, ticket
+
+    def accepted(self, id: str) -> None:
+        """The user took a suggestion: waiting less is worth it."""
+        self._undecided = None
+        self._debounce.decided(True)
 
     async def answer(self, question: Question, ticket: Ticket) -> list[Answer]:
         """What to show, best first. Never raises but for the task's own cancellation."""
@@ -175,7 +181,11 @@ class Completer:
     ) -> list[Answer]:
         if stored and not question.invoked and not typed:
             self._prefetch.after(question.snapshot, question.offset, lf(question.place), stored[0])
-        return [self._one(question, r, typed, current, measured) for r in stored]
+        answers = [self._one(question, r, typed, current, measured) for r in stored]
+        if answers and self._undecided not in (None, answers[0].id):
+            self._debounce.decided(False)
+        self._undecided = answers[0].id if answers else self._undecided
+        return answers
 
     def _one(
         self,

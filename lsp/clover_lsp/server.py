@@ -87,6 +87,7 @@ class CloverServer(LanguageServer):
         self._on_initialize: list[Callable[[types.InitializeParams], None]] = []
         self._on_settings: list[Callable[[Settings], None]] = []
         self._on_ready: list[Callable[[], None]] = []
+        self._language: str | None = None
         self._first_settings: object = None
         self._complained: set[str] = set()
         self._tasks: set[asyncio.Task[Any]] = set()
@@ -206,7 +207,9 @@ class CloverServer(LanguageServer):
             loop.call_soon_threadsafe(self.show_engine)
 
     def show_engine(self, language: str | None = None) -> None:
-        works, text = self.engine.describe(language)
+        """Says which engine answers for the language, or for the one that was shown last."""
+        self._language = language or self._language
+        works, text = self.engine.describe(self._language)
         self.status.busy("engine", self.engine.is_loading)
         self.status.report("engine", Report("Normal" if works else "Error", text))
 

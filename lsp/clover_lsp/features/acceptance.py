@@ -36,7 +36,9 @@ class _Acceptance:
             self.server.offers.partly_accepted(params.get("item"), params["acceptedLength"])
 
     def accepted(self, *arguments: Any) -> None:
-        self.server.offers.accepted(arguments[0] if arguments else None)
+        offer = self.server.offers.accepted(arguments[0] if arguments else None)
+        if offer is not None:
+            self.server.completer.accepted(offer.id)
 
 
 def register(server: CloverServer) -> None:
