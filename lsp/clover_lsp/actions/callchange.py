@@ -21,8 +21,8 @@ class CallChange:
     """One argument added, removed or replaced. `index` counts from 0."""
 
     name: str
-    is_method: bool
-    """A dot stands before the name."""
+    receiver: str
+    """What stands before the name and its dot: a name, or a sign; "" for a plain name."""
     kind: Literal["add", "remove", "replace"]
     index: int
     at_end: bool
@@ -63,7 +63,7 @@ def argument_edit(
 ) -> Edit | None:
     """The edit that changes another call alike; None where it does not apply there."""
     arguments = [texts(tokens, span) for span in call.arguments]
-    if call.defines or call.name != change.name or is_method(tokens, call) != change.is_method:
+    if call.defines or call.name != change.name or receiver(tokens, call) != change.receiver:
         return None
     if any(a[0] in ("*", "**", "...") for a in arguments if a):
         return None
@@ -115,6 +115,16 @@ def calls_of(name: str, tokens: Sequence[Token]) -> Iterator[Call]:
                 yield call
 
 
+def receiver(tokens: Sequence[Token], call: Call) -> str:
+    """The token before a method's dot, its kind for a literal; "" where there is no dot."""
+    if not is_method(tokens, call):
+        return ""
+    token = tokens[call.callee - 2] if call.callee > 1 else None
+    if token is None:
+        return "."
+    return token.text if token.kind in ("name", "sign") else f"<{token.kind}>"
+
+
 def is_method(tokens: Sequence[Token], call: Call) -> bool:
     return call.callee > 0 and tokens[call.callee - 1].text == "."
 
@@ -135,7 +145,7 @@ def _compare(
         (i for i, (a, b) in enumerate(zip(old, new, strict=False)) if a != b),
         min(len(old), len(new)),
     )
-    base = (now.name, is_method(after, now))
+    base = (now.name, receiver(after, now))
     if len(new) == len(old) + 1 and new[:index] + new[index + 1 :] == old:
         at_end = index == len(old)
         return CallChange(*base, "add", index, at_end, (), new[index], len(old))

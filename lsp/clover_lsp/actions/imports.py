@@ -8,7 +8,8 @@ from collections.abc import Iterator
 
 from clover_lsp.context.types import Edit
 
-from .names import Names, Occurrence
+from .names import Names
+from .scopes import Occurrence
 
 _FROM = {
     "abc": "ABC abstractmethod",

@@ -90,7 +90,8 @@ def _baselines(moment: Moment) -> list[str]:
 def _best(moment: Moment, found: Iterable[Proposal], memory: Memory, limit: int) -> list[Proposal]:
     allowed = [p for p in found if _is_allowed(moment, p, memory)]
     whole = (_with_rest_of_line(moment, p, allowed) for p in _ordered(moment, allowed))
-    return list(dict.fromkeys(whole))[:limit]
+    # What was undone or rejected was the whole of a line's edits, so that is looked at again.
+    return [p for p in dict.fromkeys(whole) if _is_allowed(moment, p, memory)][:limit]
 
 
 def _keep_best(found: dict[tuple[int, int], Proposal], more: Iterable[Proposal]) -> None:

@@ -27,7 +27,8 @@ from clover_lsp.text import Lines
 from .diff import apply_edits, minimal_edits
 from .imports import missing_imports
 from .linter import PYFLAKES, Finding, is_better, lint
-from .names import Names, Occurrence
+from .names import Names
+from .scopes import Occurrence
 from .tokens import tokenize
 from .typos import is_undefined_name, misspelt, undefined_at
 

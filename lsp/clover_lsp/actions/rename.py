@@ -11,8 +11,9 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
 from .diff import Hunk
-from .names import BUILTINS, Names, Occurrence, Symbol, resolve
+from .names import BUILTINS, Names
 from .proposals import Change, Moment, Proposal
+from .scopes import Occurrence, Symbol, resolve
 from .tokens import is_name
 
 _COMMON = frozenset(

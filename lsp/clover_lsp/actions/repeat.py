@@ -15,8 +15,9 @@ from dataclasses import dataclass
 from .callchange import CallChange, argument_edit, calls_of, changed_call
 from .calls import Call
 from .diff import Hunk
-from .names import BUILTINS, resolve
+from .names import BUILTINS
 from .proposals import Change, Moment, Proposal
+from .scopes import resolve
 from .tokens import Token, is_name, tokenize
 
 _CONTEXT = 4

@@ -12,10 +12,11 @@ from tree_sitter import Node
 
 from .callchange import insertion, is_method, removal
 from .calls import Call, call_at, texts
-from .names import Names, Scope, resolve
+from .names import Names
 from .proposals import Change, Moment, Proposal
 from .rename import is_common
 from .repeat import call_changes
+from .scopes import Scope, resolve
 from .tokens import is_name
 
 _PLAIN = frozenset(("identifier", "typed_parameter"))

@@ -8,8 +8,9 @@ from collections.abc import Iterator
 
 from clover_lsp.context.types import Problem
 
-from .names import BUILTINS, Names, Occurrence, Scope
+from .names import BUILTINS, Names
 from .proposals import Moment, Proposal
+from .scopes import Occurrence, Scope
 
 UNDEFINED = re.compile(
     r"[Uu]ndefined name|is not defined|[Uu]ndefined[ -]variable|[Uu]nresolved reference"
