@@ -1,7 +1,8 @@
 """Does the file still parse after an edit, and does the edit change what the program does?
 
 An edit inside one statement needs only that statement parsed again, as long as it stays one
-statement of the same form. Everything else parses the function around it, which stands alone by
+statement of the same form; in a long one (a table of values) only the element around the edit is.
+Everything else parses the function around it, which stands alone by
 its indentation; code outside functions parses the whole file.
 """
 
@@ -11,6 +12,8 @@ import ast
 import re
 import warnings
 from collections.abc import Callable, Iterator
+
+from tree_sitter import Node
 
 from .syntax import Source, Statement
 
@@ -22,6 +25,15 @@ _WRAPS: dict[str, tuple[str, str]] = {
     "except_group_clause": ("try: pass\n", "\n pass"),
     "case_clause": ("match 0:\n ", "\n  pass"),
     "match_statement": ("", "\n case 0: pass"),
+}
+_LONG, _HUGE = 4_000, 64_000
+"""Bytes of a statement; parsing a hundred times as much takes half a second."""
+_BRACKETS: dict[str, tuple[str, str, type[ast.expr]]] = {
+    "list": ("[", "\n]", ast.List),
+    "tuple": ("[", "\n]", ast.List),
+    "set": ("{", "\n}", ast.Set),
+    "dictionary": ("{", "\n}", ast.Dict),
+    "argument_list": ("f(", "\n)", ast.Call),
 }
 _CONTEXT = (
     (ast.Return, "function"),
@@ -57,6 +69,12 @@ class Checker:
             high = source.line_end(statement.last_line)
         else:
             low, high = statement.start, statement.end
+        if low <= start and end <= high and high - low > _LONG:
+            element = _element(statement.node, start, end)
+            if element is not None:
+                return self._in_element(statement, element, start, end, new)
+            if high - low > _HUGE:
+                return None
         if low <= start and end <= high and "\n" not in new:
             text = source.slice(low, start) + new + source.slice(end, high)
             wrapped = self._wrap(statement, text)
@@ -70,6 +88,25 @@ class Checker:
         while unit is not None and unit.function is not None:
             unit = unit.function
         return self._by_unit(unit, start, end, new)
+
+    def _in_element(
+        self, statement: Statement, element: Node, start: int, end: int, new: str
+    ) -> str | None:
+        """The same for an element of a long statement's brackets."""
+        source, low, high = self._source, element.start_byte, element.end_byte
+        assert element.parent is not None
+        before, after, kind = _BRACKETS[element.parent.type]
+        inside, loop = statement.function is not None, statement.in_loop
+
+        def accept(tree: ast.Module) -> bool:
+            (only,) = tree.body if len(tree.body) == 1 else (None,)
+            whole = isinstance(only, ast.Expr) and isinstance(only.value, kind)
+            return whole and _fits(tree, inside, loop)
+
+        text = source.slice(low, start) + new + source.slice(end, high)
+        meaning = _fingerprint_of(f"{before}{text}{after}", accept)
+        known = _fingerprint_of(f"{before}{source.slice(low, high)}{after}", accept)
+        return None if meaning in (None, known) else f"{low}:{meaning}"
 
     @staticmethod
     def stands_alone(text: str, inside: bool, in_loop: bool) -> bool:
@@ -111,6 +148,18 @@ class Checker:
         if meaning is None or meaning == self._whole[low]:
             return None
         return f"@{low}:{meaning}"
+
+
+def _element(statement: Node, start: int, end: int) -> Node | None:
+    """The largest element of brackets around the edit that is not long itself."""
+    found = None
+    node = statement.descendant_for_byte_range(start, end)
+    while node is not None and node != statement and node.end_byte - node.start_byte <= _LONG:
+        parent = node.parent
+        if parent is not None and parent.type in _BRACKETS and node.is_named:
+            found = node
+        node = parent
+    return found
 
 
 def fingerprint(node: ast.AST) -> str:
