@@ -255,8 +255,10 @@ def _git(
 
 
 def _explain(repo: Repo, command: str, complaint: str, status: int) -> str:
-    lines = [line.strip() for line in complaint.splitlines()]
+    lines = [line.strip() for line in complaint.splitlines() if line.strip()]
     reasons = [line for line in lines if line.startswith(("fatal: ", "error: "))]
+    # a hook's words come without such a mark
+    reasons = reasons or [line for line in lines if not line.startswith(("warning: ", "hint: "))]
     first = reasons[0].removeprefix("fatal: ") if reasons else f"it ended with code {status}"
     if "dubious ownership" in complaint:
         return (
