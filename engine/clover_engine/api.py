@@ -84,6 +84,9 @@ class InfillRequest:
     """How many samples; more than one needs a temperature above 0."""
     stop: tuple[str, ...] = ()
     """Generation ends before the first of these strings (``"\\n"`` gives a single line)."""
+    must_start_with: str = ""
+    """The result begins with this: the end of the text before the hole, cut off `prefix` because
+    it may end inside a token (token healing)."""
     drafts: tuple[str, ...] = ()
     """Texts that may belong into the hole, most probable first (found in the repository, say).
     Speculative decoding verifies them; they change its speed, never its result."""

@@ -23,6 +23,7 @@ from clover_engine.api import (
 )
 from clover_engine.decode import autoregressive, cloze, diffusion, scoring, speculative
 from clover_engine.decode.common import Generated, Limits, Sampling, Start, Tally
+from clover_engine.decode.healing import Healed, Pieces, heal
 from clover_engine.decode.lookup import Lookup
 from clover_engine.local import DEFAULT_CHECKPOINT
 from clover_engine.model import Clover, load_model
@@ -60,6 +61,7 @@ class EmbeddedEngine:
         banned = sorted(i for i in special if i is not None and i != self.prompt.eom)
         self.ban_clean = torch.tensor(banned)
         self.ban_block = torch.tensor([i for i in banned if i != self.prompt.pad])
+        self.pieces = Pieces(tokenizer, {*banned, self.prompt.eom})
 
     @classmethod
     def load(cls, checkpoint: Path, threads: int = 0) -> EmbeddedEngine:
@@ -79,19 +81,23 @@ class EmbeddedEngine:
     def infill(self, request: InfillRequest, cancel: CancelToken | None = None) -> InfillResult:
         """Fills a hole with free text; see `InfillRequest`."""
         call = self._call(request, cancel, request.max_tokens)
-        stops = request.stop
+        stops, forced = request.stop, request.must_start_with.encode("utf-8", "replace")
         if stops:
             call.limits.stopped = lambda ids: any(s in self.tok.decode(ids) for s in stops)
-        reserve = request.max_tokens + 1
+        reserve = request.max_tokens + len(forced) + 1
         tokens = self.prompt.context(
             request.prefix, request.suffix, request.original, request.snippets, reserve
         )
+        clean = Sampling(request.temperature, request.top_p, self.ban_clean)
         choices = []
         for i in range(request.n):
-            start = self._start(tokens, call)
             generator = torch.Generator().manual_seed(request.seed + i)
-            out = self._decode(request, start, call, generator, tokens)
-            choices.append(self._text(out, stops))
+            healed, start = heal(
+                self.model, self._start(tokens, call), forced, self.pieces, call.limits, clean,
+                call.tally, generator,
+            )  # fmt: skip
+            out = self._decode(request, start, call, clean, generator, tokens, healed)
+            choices.append(self._text(healed, out, request))
         return InfillResult(tuple(choices), call.stats())
 
     def _decode(
@@ -99,19 +105,20 @@ class EmbeddedEngine:
         request: InfillRequest,
         start: Start,
         call: _Call,
+        clean: Sampling,
         generator: torch.Generator,
         context: list[int],
+        healed: Healed,
     ) -> Generated:
         config = self.model.config
-        clean = Sampling(request.temperature, request.top_p, self.ban_clean)
         size = min(request.block_size or config.block_size, 32)
         args = (self.model, start, call.limits)
         if request.mode == "ar":
             return autoregressive.decode(*args, clean, call.tally, generator)
         if request.mode == "speculative":
-            original = self.tok.encode(request.original or "")
-            drafts = [[*self.tok.encode(text), self.prompt.eom] for text in request.drafts]
-            lookup = Lookup([*original, self.prompt.eom] if original else [], context, drafts)
+            lookup = self._lookup(
+                request, [*context, *healed.tokens], self.tok.decode(healed.tokens)
+            )
             return speculative.decode(
                 *args, clean, call.tally, block_size=size, lookup=lookup, generator=generator
             )
@@ -121,9 +128,18 @@ class EmbeddedEngine:
             *args, block, call.tally, block_size=size, threshold=threshold, generator=generator
         )
 
-    def _text(self, out: Generated, stops: tuple[str, ...]) -> Infill:
-        text = self.tok.decode(out.tokens)
-        cuts = [text.index(s) for s in stops if s in text]
+    def _lookup(self, request: InfillRequest, context: list[int], begun: str) -> Lookup:
+        """Where drafts come from, once the text has `begun` like this."""
+        rests = [d[len(begun) :] for d in request.drafts if d.startswith(begun)]
+        drafts = [[*self.tok.encode(rest), self.prompt.eom] for rest in rests]
+        original = self.tok.encode(request.original or "")
+        return Lookup([*original, self.prompt.eom] if original else [], context, drafts)
+
+    def _text(self, healed: Healed, out: Generated, request: InfillRequest) -> Infill:
+        out.probs = [*healed.probs, *out.probs]
+        text = self.tok.decode([*healed.tokens, *out.tokens])
+        begin = len(request.must_start_with)
+        cuts = [text.index(s, begin) for s in request.stop if s in text[begin:]]
         return Infill(text[: min(cuts)] if cuts else text, out.confidence, out.reason)
 
     @torch.inference_mode()

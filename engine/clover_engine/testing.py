@@ -81,6 +81,8 @@ class FakeEngine:
     def infill(self, request: InfillRequest, cancel: CancelToken | None = None) -> InfillResult:
         pace = self._begin(request, cancel)
         text = self._next_infill(request)
+        if not text.startswith(request.must_start_with):
+            text = request.must_start_with + text
         for stop in request.stop:
             text = text.split(stop, 1)[0]
         tokens = pieces(text)

@@ -11,6 +11,7 @@ from clover_engine.errors import RequestError
 MAX_TOKENS = 4096
 MAX_CHOICES = 64
 MAX_CANDIDATES = 4096
+MAX_FORCED = 128
 
 
 def check_request(request: InfillRequest | ScoreRequest | ClozeRequest) -> None:
@@ -38,7 +39,7 @@ def _check_text(request: InfillRequest | ScoreRequest | ClozeRequest) -> None:
     if isinstance(request, ScoreRequest):
         texts += request.candidates
     if isinstance(request, InfillRequest):
-        texts += (*request.stop, *request.drafts)
+        texts += (request.must_start_with, *request.stop, *request.drafts)
         texts += (s.text for s in request.snippets)
     _require(all(isinstance(t, str) for t in texts), "prefix, suffix and other texts: strings")
 
@@ -73,6 +74,10 @@ def _check_infill(request: InfillRequest) -> None:
     if request.block_size is not None:
         _require(1 <= request.block_size <= 32, f"block_size: 1 to 32, got {request.block_size}")
     _require(all(request.stop), "stop: no empty strings")
+    length = len(request.must_start_with)
+    _require(
+        length <= MAX_FORCED, f"must_start_with: at most {MAX_FORCED} characters, got {length}"
+    )
 
 
 def _check_cloze(request: ClozeRequest) -> None:
