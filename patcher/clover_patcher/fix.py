@@ -37,7 +37,7 @@ from .recovery import settle
 from .reproduce import reproduce
 from .request import FixRequest, FixResult, FixStatus
 from .runlog import RunLog, run_key
-from .runners import AnyRunner, confirmed, start_runner
+from .runners import AnyRunner, cautions, confirmed, start_runner
 from .scope import matching, resolve_paths, select_files, writable
 from .stopping import LinkedToken, stopped_by
 from .suspects import NothingSuspicious, suspects
@@ -196,8 +196,7 @@ class _Repair:
         """The failure to repair, and the runners on which it shows reliably."""
         self.tell("baseline", f"running {self.check.display}", left_s=self.clock.left_s)
         baseline, runners = reproduce(self.check, starts)
-        if why := runners[0].isolation_problem:
-            self.notes.append(f"checks ran with the network, which could not be cut off: {why}")
+        self.notes += cautions(runners[0])
         hung = any(failure.kind == "timeout" for failure in baseline.failures)
         self.clock.reserve(min(self.clock.seconds, _CONFIRM_S) if hung else self.clock.seconds)
         if self.clock.expired:

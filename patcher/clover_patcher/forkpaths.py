@@ -129,6 +129,8 @@ class TranslatingFinder:
         twin = self.mapper.translate(origin)
         if twin == origin:
             return None
+        if len(locations) == 1 and twins == locations:  # a folder of links to the package's files
+            twins = [os.path.dirname(twin)]
         _set_python_path(self.mapper, [os.path.dirname(p) for p in twins or [twin]])
         return importlib.util.spec_from_file_location(
             spec.name, twin, submodule_search_locations=twins if locations else None

@@ -49,3 +49,18 @@ def confirmed(runner: AnyRunner, first: AnyRunner) -> bool:
         runner.adopt(first)
         return runner.run([]).status == "passed"
     return runner.baseline().status == "passed"
+
+
+def cautions(runner: AnyRunner) -> list[str]:
+    """What a user should know about how the check was run; call it after the baseline."""
+    found = []
+    if runner.isolation_problem:
+        why = runner.isolation_problem
+        found.append(f"the check ran with the network, which could not be cut off: {why}")
+    if outside := runner.imported_outside:
+        more = f" and {len(outside) - 1} more" if len(outside) > 1 else ""
+        found.append(
+            f"the check imports {outside[0]}{more} from the original tree instead of the copy: "
+            "patches of it have no effect there"
+        )
+    return found
