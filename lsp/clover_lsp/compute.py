@@ -81,7 +81,7 @@ class Computer:
 
     def _shape(self, place: Place, invoked: bool) -> Plan | Skip:
         never = self._settings.completion.multi_line == "never"
-        return plan(place, lines="single" if never else "auto", heal=False, invoked=invoked)
+        return plan(place, lines="single" if never else "auto", invoked=invoked)
 
     def _needs_model(self, ask: Ask, drafts: list[Draft]) -> bool:
         """Look-ups answer alone where they are sure, and good ones while the model loads."""
@@ -118,6 +118,7 @@ class Computer:
             max_tokens=min(shape.max_tokens, completion.max_tokens),
             mode="speculative",
             stop=shape.stop,
+            must_start_with=shape.must_start_with,
             drafts=engine_drafts(context.lookups, shape),
             deadline_s=completion.deadline_ms / 1000,
         )

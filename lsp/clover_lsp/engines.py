@@ -283,7 +283,7 @@ class _Routed:
                     if token.given_up:
                         raise
                     continue
-                if not token.preempted or token.given_up:
+                if not token.preempted or token.given_up or not _is_cut_off(result):
                     return result
         raise RequestCancelled("more urgent requests came first; ask again")
 
@@ -312,6 +312,13 @@ class _Routed:
             raise type(last)(*last.args)
         first = self._providers[0]
         raise EngineUnavailable(f"{first.name}: {first.error or 'not available'}")
+
+
+def _is_cut_off(result: InfillResult | ScoreResult | ClozeResult) -> bool:
+    """Was the answer ended by a cancellation? (Other calls raise then.)"""
+    return isinstance(result, InfillResult) and any(
+        choice.finish_reason == "cancelled" for choice in result.choices
+    )
 
 
 def embedded_provider() -> Provider:

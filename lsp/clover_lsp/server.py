@@ -31,6 +31,7 @@ from clover_lsp.engines import Engines, choose_engines
 from clover_lsp.metrics import Metrics
 from clover_lsp.notebooks import Notebooks
 from clover_lsp.offers import Offers
+from clover_lsp.processes import is_alive
 from clover_lsp.protocol import CloverProtocol, make_converter
 from clover_lsp.scheduler import Tickets, Workers
 from clover_lsp.settings import SECTION, Settings
@@ -88,6 +89,9 @@ class CloverServer(LanguageServer):
         self._on_settings: list[Callable[[Settings], None]] = []
         self._on_ready: list[Callable[[], None]] = []
         self._language: str | None = None
+        self.client_process: int | None = None
+        """The client's process, where it was seen alive on this machine: in another container, or
+        on another machine, its number says nothing."""
         self._first_settings: object = None
         self._complained: set[str] = set()
         self._tasks: set[asyncio.Task[Any]] = set()
@@ -129,10 +133,6 @@ class CloverServer(LanguageServer):
             snapshot.text[offset:] + after,
             snapshot.version,
         )
-
-    @property
-    def client_process(self) -> int | None:
-        return self.process_id
 
     @property
     def executor(self) -> ThreadPoolExecutor:
@@ -238,6 +238,8 @@ class CloverServer(LanguageServer):
 
     def _initialize(self, params: types.InitializeParams) -> None:
         self._loop = asyncio.get_running_loop()
+        if params.process_id is not None and is_alive(params.process_id):
+            self.client_process = params.process_id
         self.capabilities = Capabilities(params.capabilities)
         chosen = ServerCapabilitiesBuilder.choose_position_encoding(params.capabilities)
         self.documents.encoding = _ENCODINGS[chosen]

@@ -9,12 +9,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import os
 import socket
 import sys
 from collections.abc import Callable
 from typing import BinaryIO
 
+from clover_lsp.processes import is_alive
 from clover_lsp.protocol import PARSE_ERROR
 from clover_lsp.server import CloverServer
 from clover_lsp.transport import END, FrameError, Writer, accept_one, start_reader, take_over_stdio
@@ -80,30 +80,13 @@ class Session:
 
     async def _watch_client(self) -> None:
         """Ends the session when the client's process dies but its pipe stays open."""
-        seen = False
         while True:
             await asyncio.sleep(CLIENT_CHECK_S)
             client = self._server.client_process
-            alive = client is not None and is_alive(client)
-            if seen and not alive:
+            if client is not None and not is_alive(client):
                 log.info("the client's process is gone")
                 self._end()
                 return
-            # A process that was never visible is in another container or on another machine.
-            seen = seen or alive
-
-
-def is_alive(process: int) -> bool:
-    """Is there such a process on this machine?"""
-    if process <= 0:
-        return False
-    try:
-        os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    except OSError:
-        return True
-    return True
 
 
 def serve_stdio(server: CloverServer) -> int:

@@ -24,7 +24,7 @@ from lsprotocol import types
 from pygls.lsp.client import LanguageClient
 
 WORKER = Path(__file__).parent / "scripted_worker.py"
-WAIT_S = 20.0
+WAIT_S = 60.0
 """Longest wait for anything: a hang fails, a slow machine does not."""
 AUTOMATIC = types.InlineCompletionTriggerKind.Automatic
 INVOKED = types.InlineCompletionTriggerKind.Invoked
@@ -184,6 +184,10 @@ class Editor:
         folders: Sequence[types.WorkspaceFolder] = (),
         process_id: int | None = None,
     ) -> None:
+        if isinstance(settings, dict) and isinstance(settings.get("completion"), dict):
+            # A busy machine may take long to start the model; that is no test's business.
+            patient = {"deadlineMs": 60_000, **settings["completion"]}
+            settings = {**settings, "completion": patient}
         params = types.InitializeParams(
             capabilities=client or capabilities(),
             initialization_options=settings,
@@ -216,6 +220,7 @@ class Editor:
             assert server is not None and server.stderr is not None
             self.stderr = self.run(server.stderr.read()).decode()
             code = self.run(server.wait())
+            self.run(later(server._transport.close))  # type: ignore[attr-defined]
         self.run(later(self.client._stop_event.set))
         return int(code)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -14,6 +15,7 @@ from clover_engine.testing import FakeEngine
 from clover_lsp import engines as module
 from clover_lsp.engines import Engines, Provider, choose_engines
 
+CLIENT = sys.modules["lsp_client"]
 ASK = InfillRequest("x = ")
 
 
@@ -163,11 +165,12 @@ def test_interactive_calls_interrupt_background_ones_which_are_made_again() -> N
     assert held.began.acquire(timeout=20)
     now, found_now = started(lambda: interactive.infill(InfillRequest("now")))
     assert held.began.acquire(timeout=20)
+    CLIENT.until(lambda: "later stopped" in held.calls)
     held.go.set()
     now.join(20)
     later.join(20)
     assert found_now == ["now"] and found_later == ["later"]
-    assert held.calls.count("later") == 2 and "later stopped" in held.calls
+    assert held.calls.count("later") == 2
 
 
 def test_a_prefetch_that_is_interrupted_is_given_up() -> None:
