@@ -22,6 +22,7 @@ from clover_engine.errors import CheckpointError, EngineError, EngineUnavailable
 if TYPE_CHECKING:
     from clover_engine.api import Engine
     from clover_patcher.fix import FixResult
+    from clover_patcher.types import Diagnostic
 
 EPILOG = """exit codes:
   0  fixed: the patch is in the working tree (with --dry-run: it would be)
@@ -59,9 +60,23 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 def _add_search_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--check",
-        required=True,
+        default="",
         metavar="CMD",
-        help='the failing command, run where you are ("pytest tests/test_x.py")',
+        help='the failing command, run where you are: tests ("pytest tests/test_x.py", '
+        '"tests/test_x.py::test_y"), a program, or a linter or type checker ("ruff check", "mypy")',
+    )
+    parser.add_argument(
+        "--only",
+        action="append",
+        default=[],
+        metavar="FILE:LINE[:RULE]",
+        help="change only this line; of a linter's diagnostics repair only those there",
+    )
+    parser.add_argument(
+        "--traceback",
+        metavar="FILE",
+        help="a traceback of the failure, from any machine, says where to look; - reads it from "
+        "standard input; where it names failing tests, they are the check",
     )
     parser.add_argument(
         "paths", nargs="*", metavar="PATH", help="patch only these files or folders"
@@ -162,6 +177,8 @@ def _fix(args: argparse.Namespace, screen: Screen) -> FixResult:
     request = FixRequest(
         root=Path.cwd(),
         check=args.check,
+        only=_places(args.only),
+        traceback=_pasted(args.traceback),
         paths=tuple(args.paths),
         budget_s=args.budget,
         dry_run=args.dry_run,
@@ -178,6 +195,32 @@ def _fix(args: argparse.Namespace, screen: Screen) -> FixResult:
     finally:
         if engine is not None:
             engine.close()
+
+
+def _places(texts: list[str]) -> tuple[Diagnostic, ...]:
+    """Places of `--only` as the patcher wants them."""
+    if not texts:
+        return ()
+    from clover_patcher.git import Repository
+    from clover_patcher.scope import resolve_only
+
+    root = Repository.open(Path.cwd()).root
+    return tuple(resolve_only(root, Path.cwd(), text) for text in texts)
+
+
+def _pasted(name: str | None) -> str:
+    """The text of `--traceback`."""
+    from clover_patcher.errors import UsageError
+
+    if name is None:
+        return ""
+    try:
+        data = sys.stdin.buffer.read() if name == "-" else Path(name).read_bytes()
+    except OSError as exc:
+        raise UsageError(f"cannot read the traceback {name}: {exc.strerror}") from exc
+    if not data.strip():
+        raise UsageError(f"the traceback {name} is empty: paste it and end with Ctrl-D")
+    return data.decode("utf-8", "replace")
 
 
 def _engine(name: str) -> Engine | None:
@@ -242,7 +285,7 @@ def _report(args: argparse.Namespace, result: FixResult) -> int:
     if args.sarif is not None:
         from clover_code.fix_sarif import as_sarif
 
-        _write_json(args.sarif, as_sarif(result, args.check))
+        _write_json(args.sarif, as_sarif(result, result.check))
     if not args.json:
         colour = not args.ci and output.wants_colour(sys.stdout)
         output.print_text(result, diff=not machine, explain=args.explain, colour=colour)

@@ -210,7 +210,7 @@ class _Repair:
         key = run_key(words, root, workspace.files, workspace.stamps, request.log)
         place = None if request.overlay else Journal(self.repository.common_dir).folder / "runs"
         log = RunLog.open(request.log, place, key, resume=request.resume)
-        log.start(root, request.check, baseline)
+        log.start(root, self.check.display, baseline)
         return log
 
     def _localise(
@@ -284,7 +284,7 @@ class _Repair:
         if different := workspace.changed():
             raise TreeChanged(f"{different[0]} changed meanwhile: the patch was not applied")
         model = self.engine.use.detail if self.engine else ""
-        story = Story.of(why, request.check, f"{about['path']}:{about['line']}", model)
+        story = Story.of(why, self.check.display, f"{about['path']}:{about['line']}", model)
         done = deliver(self.repository, changed, story, commit=request.commit)
         self.notes += done.notes
         more = {"applied": True, "fix_id": done.id, "commit": done.commit}
@@ -332,6 +332,7 @@ class _Repair:
             round(self.clock.seconds, 3),
             self.tried,
             passing=len(self.passing),
+            check=self.check.display,
             log=self.log.path if self.log else None,
             root=self.repository.root,
             notes=tuple(note for part in self._noted() for note in part),

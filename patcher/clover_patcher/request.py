@@ -69,6 +69,8 @@ class FixResult:
     """How many candidates had been tried when the chosen one passed, itself included."""
     passing: int = 0
     """How many of the tried candidates passed the check."""
+    check: str = ""
+    """The command that was repaired; see `FixRequest.check`."""
     engine: EngineUse = field(default_factory=EngineUse)
     explanation: Explanation | None = None
     fix_id: str | None = None
