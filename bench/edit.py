@@ -21,6 +21,7 @@ from pathlib import Path
 
 from edit_cases import Case, Change, Module, cases
 
+from clover_lsp.actions.history import KEPT
 from clover_lsp.actions.next_edit import Memory, next_edits
 from clover_lsp.actions.proposals import Moment, Proposal
 
@@ -93,7 +94,7 @@ def play(case: Case, tally: Tally, show: bool) -> None:
     remaining, wrong, memory = len(state.left), 0, Memory()
     while wrong < _MOST_WRONG:
         started = time.perf_counter()
-        moment = Moment(state.text, "python", state.cursor, tuple(history[:24]))
+        moment = Moment(state.text, "python", state.cursor, tuple(history[:KEPT]))
         found = next_edits(moment, memory)
         tally.milliseconds.append(1000 * (time.perf_counter() - started))
         if not found:

@@ -13,7 +13,7 @@ from clover_lsp.documents import Snapshot
 GROUP_LINES = 8
 GROUP_S = 1.0
 """Changes so near and so soon after each other are one edit."""
-KEPT = 24
+KEPT = 64
 KEPT_S = 600.0
 MAX_CHARS = 400_000
 """Larger documents have no history: comparing their texts takes too long."""
