@@ -75,8 +75,8 @@ def test_no_worktree_is_made_inside(
 
     repairs.fixed(root, {"program.py": FIXED}, hooked=Hooked(search=look))
     places = [line for line in seen[0].splitlines() if line.startswith("worktree ")]
-    assert len(places) == 2
-    assert not places[1].startswith(f"worktree {root}")
+    assert len(places) >= 2
+    assert not any(place.startswith(f"worktree {root}") for place in places[1:])
     assert seen[1] == ""
     make_repo.git(root, "add", "-A")
     assert make_repo.git(root, "ls-files", "--stage").count("160000") == 0
