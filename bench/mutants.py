@@ -9,7 +9,7 @@ mutated with the operators of the literature (`mutant_operators.py`), and kept w
 test fails. The tool gets the library's whole test suite as its check, a budget, and no place.
 A mutant counts as fixed when the suite passes on the patched tree in a process that the tool did
 not start and nothing but the mutated file was changed; as exact when the file's syntax tree is
-the original's again. `run` goes on where its log ends.
+the original's again (`a > b` and `b < a` count as one). `run` goes on where its log ends.
 """
 
 from __future__ import annotations
@@ -204,11 +204,23 @@ def _only_changed(repository: Path, source: str) -> bool:
     return [line[3:] for line in listing.stdout.splitlines()] == [source]
 
 
+class _Mirrored(ast.NodeTransformer):
+    """`b < a` for `a > b`: the same comparison, written the other way round."""
+
+    def visit_Compare(self, node: ast.Compare) -> ast.Compare:
+        self.generic_visit(node)
+        mirrored = {ast.Gt: ast.Lt, ast.GtE: ast.LtE}.get(type(node.ops[0]))
+        if mirrored is None or len(node.ops) > 1:
+            return node
+        return ast.Compare(node.comparators[0], [mirrored()], [node.left])
+
+
 def _same_tree(first: bytes, second: bytes) -> bool:
     try:
-        return ast.dump(ast.parse(first)) == ast.dump(ast.parse(second))
+        before, after = (ast.dump(_Mirrored().visit(ast.parse(text))) for text in (first, second))
     except SyntaxError:
         return False
+    return before == after
 
 
 # --- report -----------------------------------------------------------------------------------

@@ -26,6 +26,8 @@ from .validity import Checker
 
 _BEST_PRIOR = math.log(max(prior for kind, prior in PRIORS.items() if kind != "syntax"))
 """No template's log prior is above this: what a line not looked at yet could hold."""
+_INNER, _LONGEST_STATEMENT = 0.8, 40
+"""How suspicious a statement's other lines are beside one of them; of statements so long."""
 HoleKey = tuple[str, int, int, str]
 
 
@@ -80,8 +82,8 @@ class CandidatePool:
         self._sources = {path: self._load(path, data) for path, data in files.items()}
         self._scopes: dict[str, Scopes] = {}
         self._checkers: dict[str, Checker] = {}
-        best_first = sorted(locations, key=lambda at: -at.score)
-        self._waiting = [at for at in best_first if self._sources.get(at.path) is not None]
+        usable = [at for at in locations if self._sources.get(at.path) is not None]
+        self._waiting = sorted(self._with_inner_lines(usable), key=lambda at: -at.score)
         self._waiting.reverse()
 
     def open_line(self) -> list[HoleItems]:
@@ -170,6 +172,22 @@ class CandidatePool:
 
     def _push(self, item: Item) -> None:
         heapq.heappush(self._heap, (-item.priority, next(self._order), item))
+
+    def _with_inner_lines(self, locations: Sequence[Location]) -> list[Location]:
+        """Also the other lines of statements that span several: a tracer sees only some."""
+        known = {(at.path, at.line) for at in locations}
+        found = list(locations)
+        for at in locations:
+            source = self._sources[at.path]
+            assert source is not None
+            for statement in source.on_line(at.line)[-1:]:
+                lines = range(statement.first_line, statement.last_line + 1)
+                for line in lines if 1 < len(lines) <= _LONGEST_STATEMENT else ():
+                    if (at.path, line) not in known:
+                        known.add((at.path, line))
+                        score = _INNER * at.score
+                        found.append(replace(at, line=line, score=score))
+        return found
 
     def _load(self, path: str, data: bytes) -> Source | None:
         source = load_source(path, data)

@@ -182,6 +182,12 @@ def test_suspicious_lines_come_first() -> None:
     assert {candidate.line for candidate in found} <= {where[0].line, where[0].line + 1}
 
 
+def test_other_lines_of_a_suspicious_statement_are_suspicious() -> None:
+    content = b"def f(a, b):\n    return max(\n        a,  # first\n        b,\n    )\n"
+    found = gather(content, [Location("a.py", 2, 1.0)])
+    assert any(result(content, c) == content.replace(b" b,\n", b" b + 1,\n") for c in found)
+
+
 def test_scores_decide_the_order_within_a_line() -> None:
     engine = Scripted(lambda text: 0.0 if text == "lo = mid + 1" else -50.0)
     where = [at(SEARCH, b"lo = mid")]
