@@ -58,6 +58,7 @@ class Scripted:
     def infill(self, request: InfillRequest, cancel: CancelToken | None = None) -> InfillResult:
         script = json.loads(self._control.read_text())
         facts = {"prefix": request.prefix, "suffix": request.suffix, "mode": request.mode}
+        facts["must_start_with"] = request.must_start_with
         facts |= {"snippets": [s.text for s in request.snippets], "drafts": list(request.drafts)}
         self._log("begin", **facts, n=request.n, max_tokens=request.max_tokens)
         try:

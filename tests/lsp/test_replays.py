@@ -268,7 +268,8 @@ def test_30_an_unsaved_document_is_read_as_it_is(editor: Any) -> None:
     uri = editor.open("untitled:Untitled-1", text)
     (item,) = editor.suggest(uri)
     assert item.insert_text == "math.sqrt(x)"
-    assert editor.script.prompts()[-1]["prefix"] == text
+    prompt = editor.script.prompts()[-1]
+    assert prompt["prefix"] + prompt["must_start_with"] == text
 
 
 def open_notebook(editor: Any, cells: list[tuple[int, str, str]]) -> tuple[str, list[str]]:
@@ -373,7 +374,9 @@ def test_23_with_a_popup_in_a_notebook_the_prefix_is_that_cells(editor: Any) -> 
     (item,) = editor.ask(uris[2], popup=popup).result(CLIENT.WAIT_S).items
     assert (item.insert_text, item.range) == ("mean(values)", popup.range)
     prompt = editor.script.prompts()[-1]
-    assert prompt["prefix"].endswith("values = [1, 2]\nmean = statistics.mean")
+    assert (prompt["prefix"] + prompt["must_start_with"]).endswith(
+        "values = [1, 2]\nmean = statistics.mean"
+    )
 
 
 def test_7_accepting_after_the_popup_repeats_no_word(editor: Any) -> None:
