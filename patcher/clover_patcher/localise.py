@@ -75,13 +75,16 @@ def localise(
     read: Callable[[str], bytes] | None = None,
     diagnostics: Sequence[Diagnostic] = (),
     only: Sequence[Diagnostic] = (),
+    *,
+    elsewhere: bool = True,
 ) -> list[Location]:
     """Suspicious lines, best first; the best has score 1.
 
     `paths` are the files that may be at fault (none: every file that was executed, is in a
     traceback or has a diagnostic). `read` gives a file's bytes; without it nothing is known about
     lines that no test executed. Tests are left out, whatever they did. Where `only` names lines,
-    no others are suspected.
+    no others are suspected. `elsewhere`: where no line is found, the program may have run in
+    another process, so that all of `paths` are suspected.
     """
     allowed = set(paths)
 
@@ -99,7 +102,7 @@ def localise(
     _add_imported(found, coverage, wanted, shapes)
     _add_diagnostics(found, named)
     _add_neighbours(found, shapes)
-    if not coverage or not found:  # what runs elsewhere, such as in a process of its own
+    if not coverage or (elsewhere and not found):
         _add_everything(found, shapes)
     lines = {(d.path, d.line) for d in only}
     return _ranked({at: s for at, s in found.items() if at in lines or not only})

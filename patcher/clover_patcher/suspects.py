@@ -7,7 +7,7 @@ from collections.abc import Sequence, Set
 from .errors import PatcherError
 from .localise import localise
 from .runners import AnyRunner
-from .scope import FROZEN, without_tests
+from .scope import FROZEN, is_frozen, without_tests
 from .types import Diagnostic, Location, Outcome
 from .workspace import Workspace
 
@@ -38,7 +38,9 @@ def suspects(
     nodeids = [*(test.nodeid for test in baseline.failures), *(test.nodeid for test in coverage)]
     allowed = without_tests(allowed, nodeids, unfrozen | set(paths))
     evidence = (*runner.targets, *diagnostics)
-    blind = not coverage and not runner.targets
+    executed = {path for covered in coverage for path, _ in covered.lines}
+    elsewhere = all(is_frozen(path) for path in executed)
+    blind = elsewhere and not runner.targets
     may_be_changed = frozenset(allowed)
     found = localise(
         baseline,
@@ -48,6 +50,7 @@ def suspects(
         workspace.read,
         evidence,
         only,
+        elsewhere=elsewhere,
     )
     usable = {path for path in {at.path for at in found} if workspace.intact(path)}
     locations = [at for at in found if at.path in usable]

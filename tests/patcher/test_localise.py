@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from clover_patcher.localise import localise
-from clover_patcher.types import Frame, Location, Outcome, TestCoverage, TestFailure
+from clover_patcher.types import Diagnostic, Frame, Location, Outcome, TestCoverage, TestFailure
 
 SOURCE = b'''"""A module."""
 LIMIT = 3
@@ -148,3 +148,39 @@ def test_order_is_best_first_and_scores_are_in_range() -> None:
     scores = [at.score for at in found]
     assert scores == sorted(scores, reverse=True)
     assert all(0 < score <= 1 for score in scores)
+
+
+# --- what is named from outside -----------------------------------------------------------------
+
+CODE = b"def f(x):\n    y = x\n    return y\n"
+FAILED = Outcome("failed", 0.0)
+
+
+def test_diagnosed_lines_come_first_in_their_order() -> None:
+    coverage = [TestCoverage("t", True, frozenset({("a.py", 2), ("a.py", 3)}))]
+    said = [Diagnostic("a.py", 1, "bad"), Diagnostic("b.py", 3, "worse", "R1", "tool")]
+    found = localise(FAILED, coverage, [], lambda _: False, lambda _: CODE, said)
+    assert [(at.path, at.line) for at in found[:4]] == [
+        ("a.py", 1),
+        ("b.py", 3),
+        ("a.py", 2),
+        ("a.py", 3),
+    ]
+    assert found[0].reasons[-1] == "a diagnostic says: bad"
+    assert found[1].reasons == ("tool R1 says: worse",)
+
+
+def test_only_named_lines_are_suspected() -> None:
+    coverage = [TestCoverage("t", True, frozenset({("a.py", 2), ("a.py", 3)}))]
+    only = [Diagnostic("a.py", 3, ""), Diagnostic("test_a.py", 1, "")]
+    found = localise(
+        FAILED, coverage, [], lambda path: path.startswith("test_"), lambda _: CODE, (), only
+    )
+    assert [(at.path, at.line, at.score) for at in found] == [("a.py", 3, 1.0)]
+
+
+def test_a_program_that_runs_in_another_process_is_suspected_as_a_whole() -> None:
+    coverage = [TestCoverage("t", True, frozenset({("test_a.py", 1)}))]
+    arguments = (FAILED, coverage, ["a.py"], lambda path: path == "test_a.py", lambda _: CODE)
+    assert [at.line for at in localise(*arguments)] == [2, 3, 1]
+    assert localise(*arguments, elsewhere=False) == []
