@@ -249,9 +249,9 @@ def instead_of_pass(site: Site) -> Iterator[Proposal]:
         return
     hole = line_hole(source, statement.first_line)
     place = replace(hole, in_loop=statement.in_loop, inside=statement.function is not None)
-    for text, kind, share in _new_statements(site):
+    for text, _, share in _new_statements(site):
         if _allowed(text, place):
-            yield fill_hole(source, hole, text, kind, share)
+            yield fill_hole(source, hole, text, "placeholder", share)
 
 
 def _allowed(text: str, hole: Hole) -> bool:

@@ -55,6 +55,8 @@ PRIORS: dict[str, float] = {
     "sibling": 0.193,
     "echo": 0.021,
     "call": 0.02,
+    "uncalled": 0.06,
+    "placeholder": 0.4,
     "cloze": 0.07,
     "line": 0.035,
     "syntax": 1.0,
