@@ -76,6 +76,8 @@ def returned(node: Node, site: Site) -> Iterator[Change]:
 def _other_values(node: Node, word: str, site: Site) -> Iterator[Change]:
     """For a constant given back: what other functions return, and what this one computes."""
     scope = site.scope
+    for name in scope.unread[:4]:
+        yield change(node, name, "unread")
     returns = [t[len(word) + 1 :] for t in scope.others if t.startswith(f"{word} ")]
     for index, text in enumerate((*returns[:16], *scope.strings[:6])):
         yield change(node, text, "expression", 1.0 / (3 + index / 2))

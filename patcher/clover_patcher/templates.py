@@ -29,6 +29,7 @@ PRIORS: dict[str, float] = {
     "constant": 0.088,
     "string": 0.014,
     "name": 0.11,
+    "unread": 0.06,
     "target": 0.014,
     "attribute": 0.038,
     "function": 0.035,
