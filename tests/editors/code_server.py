@@ -17,7 +17,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 ROOT = Path(__file__).parents[2]
 TOOLCHAIN = Path(os.environ.get("CLOVER_EDITORS", ROOT / ".editors"))
@@ -35,6 +35,7 @@ QUIET: Mapping[str, Any] = {
     "files.hotExit": "off",
     "workbench.secondarySideBar.defaultVisibility": "hidden",
     "editor.minimap.enabled": False,
+    "editor.inlineSuggest.enabled": True,
     "editor.quickSuggestions": {"other": "off", "comments": "off", "strings": "off"},
     "editor.suggestOnTriggerCharacters": False,
     "editor.autoClosingBrackets": "always",
@@ -91,7 +92,12 @@ class CodeServer:
             *("--extensions-dir", str(folder / "extensions")),
         ]
         self._run("--force", "--install-extension", str(VSIX))
-        self._process = subprocess.Popen(
+        with self.log.open("wb") as log:
+            self._process = self._start(log)
+        self._wait()
+
+    def _start(self, log: IO[bytes]) -> subprocess.Popen[bytes]:
+        return subprocess.Popen(
             [
                 *self._command,
                 *("--auth", "none", "--bind-addr", f"127.0.0.1:{self.port}"),
@@ -99,11 +105,10 @@ class CodeServer:
                 *("--disable-getting-started-override", "--reconnection-grace-time", "5"),
             ],
             env=self._env,
-            stdout=self.log.open("wb"),
+            stdout=log,
             stderr=subprocess.STDOUT,
             start_new_session=True,
         )
-        self._wait()
 
     def _run(self, *args: str) -> None:
         done = subprocess.run(

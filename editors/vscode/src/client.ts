@@ -9,6 +9,7 @@ import {
   State,
   TransportKind,
 } from "vscode-languageclient/node";
+import { type Previews, review } from "./fix";
 import type { Pauses } from "./pause";
 import { findServer } from "./server";
 import type { Status, StatusItem } from "./status";
@@ -33,12 +34,17 @@ export class Server implements vscode.Disposable {
   private crashes = 0;
   private lastCrash = 0;
   private stopping = false;
+  private reviewing = false;
+  private readonly idle = new vscode.EventEmitter<void>();
+  /** The model is loaded, or the index is made: what was not answered before would be now. */
+  readonly onDidBecomeIdle = this.idle.event;
   private again: NodeJS.Timeout | undefined;
 
   constructor(
     private readonly context: vscode.ExtensionContext,
     private readonly status: StatusItem,
     private readonly pauses: Pauses,
+    private readonly previews: Previews,
     private readonly log: vscode.LogOutputChannel,
   ) {}
 
@@ -54,13 +60,24 @@ export class Server implements vscode.Disposable {
     this.stopping = false;
     const client = new LanguageClient("cloverCode", "Clover", { run, debug: run }, this.options());
     this.client = client;
-    client.onNotification("didChangeStatus", (status: Status) => this.status.set(status));
+    let said: Status = { kind: "Normal", message: found.from };
+    let started = false; // only then the editor asks the server for suggestions
+    const tell = () => {
+      const wasBusy = this.status.current.busy;
+      this.status.set({ ...said, busy: said.busy || !started });
+      if (wasBusy && !this.status.current.busy) this.idle.fire();
+    };
+    client.onNotification("didChangeStatus", (status: Status) => {
+      said = status;
+      tell();
+    });
     client.onDidChangeState((event) => {
       if (event.newState === State.Starting) this.status.set({ kind: "Normal", busy: true, message: "starting" });
     });
     try {
       await client.start();
-      if (this.status.current.busy) this.status.set({ kind: "Normal", message: found.from });
+      started = true;
+      tell();
       return true;
     } catch (error) {
       this.status.set({ kind: "Error", message: `The server did not start: ${String(error)}` });
@@ -92,6 +109,12 @@ export class Server implements vscode.Disposable {
             const found = await next(params, token);
             return Array.isArray(found) ? found.map(withoutOurs) : found;
           },
+          handleApplyEdit: async (params, next) => {
+            if (!this.reviewing) return next(params, new vscode.CancellationTokenSource().token);
+            const edit = await this.client?.protocol2CodeConverter.asWorkspaceEdit(params.edit);
+            const label = params.label ?? "A fix was found.";
+            return edit ? review(edit, this.previews, label) : { applied: false, failureReason: "no edit" };
+          },
         },
         provideInlineCompletionItems: (document, position, context, token, next) =>
           this.pauses.isPaused(document) && context.triggerKind !== vscode.InlineCompletionTriggerKind.Invoke
@@ -99,6 +122,18 @@ export class Server implements vscode.Disposable {
             : next(document, position, context, token),
       },
     };
+  }
+
+  /** Runs a command of the server; what it wants to change is reviewed before it is applied. */
+  async run(command: string, argument: Record<string, unknown>): Promise<void> {
+    this.reviewing = true;
+    try {
+      await this.client?.sendRequest("workspace/executeCommand", { command, arguments: [argument] });
+    } catch (error) {
+      void vscode.window.showErrorMessage(`Clover: ${error instanceof Error ? error.message : String(error)}`);
+    } finally {
+      this.reviewing = false;
+    }
   }
 
   /** Tells the server that settings changed. */

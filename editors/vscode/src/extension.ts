@@ -2,23 +2,30 @@
 
 import * as vscode from "vscode";
 import { Server } from "./client";
-import { fix, Previews } from "./fix";
+import { Previews } from "./fix";
 import { setUp, showMenu } from "./menu";
 import { NextEdit } from "./nextEdit";
 import { Pauses } from "./pause";
 import { StatusItem } from "./status";
 
+/** What was typed while the model was still loading gets its suggestion once it is there. */
+const TYPED_LATELY_MS = 15_000;
 const WALKTHROUGH = "clover-code.clover-code#start";
 let server: Server | undefined;
 
-export async function activate(context: vscode.ExtensionContext): Promise<void> {
+export function activate(context: vscode.ExtensionContext): void {
   const log = vscode.window.createOutputChannel("Clover", { log: true });
   const status = new StatusItem();
   const pauses = new Pauses();
   const previews = new Previews();
-  const running = new Server(context, status, pauses, log);
+  const running = new Server(context, status, pauses, previews, log);
   server = running;
   const nextEdit = new NextEdit(() => running.client);
+  let typedAt = Date.now(); // what was typed before now is not known
+  const suggestAgain = () => {
+    if (Date.now() - typedAt > TYPED_LATELY_MS) return;
+    void vscode.commands.executeCommand("editor.action.inlineSuggest.trigger", { explicit: false });
+  };
   const drawPause = () => status.setPaused(pauses.isPaused(vscode.window.activeTextEditor?.document));
 
   const command = (name: string, run: (...args: never[]) => unknown) =>
@@ -30,8 +37,8 @@ export async function activate(context: vscode.ExtensionContext): Promise<void> 
     running,
     nextEdit,
     command("menu", () => showMenu(status, pauses, log)),
-    command("fix", () => chooseFix(running, previews)),
-    command("fixTests", () => fixTests(running, previews)),
+    command("fix", () => chooseFix(running)),
+    command("fixTests", () => fixTests(running)),
     command("nextEdit", () => nextEdit.go()),
     command("dismissNextEdit", () => nextEdit.clear()),
     command("restart", () => running.restart()),
@@ -40,6 +47,10 @@ export async function activate(context: vscode.ExtensionContext): Promise<void> 
     command("walkthrough", () => vscode.commands.executeCommand("workbench.action.openWalkthrough", WALKTHROUGH, false)),
     command("log", () => log.show()),
     pauses.onDidChange(drawPause),
+    running.onDidBecomeIdle(suggestAgain),
+    vscode.workspace.onDidChangeTextDocument(({ document, contentChanges }) => {
+      if (contentChanges.length && document === vscode.window.activeTextEditor?.document) typedAt = Date.now();
+    }),
     vscode.window.onDidChangeActiveTextEditor((editor) => {
       drawPause();
       if (editor) void running.client?.sendNotification("textDocument/didFocus", { textDocument: { uri: editor.document.uri.toString() } });
@@ -51,26 +62,36 @@ export async function activate(context: vscode.ExtensionContext): Promise<void> 
     }),
   );
   drawPause();
-  const started = await running.start();
-  await welcome(context, started);
+  // Nothing below is waited for: commands work only once this function has returned.
+  void running.start().then((started) => welcome(context, started));
 }
 
 export async function deactivate(): Promise<void> {
   await server?.stop();
 }
 
-/** On the first start: the walkthrough; and while there is no server, an offer to set it up. */
+/**
+ * On the first start the walkthrough, unless someone is at work in a file already: then only an
+ * offer of it. While there is no server, an offer to set it up.
+ */
 async function welcome(context: vscode.ExtensionContext, started: boolean): Promise<void> {
-  if (!context.globalState.get<boolean>("welcomed")) {
-    await context.globalState.update("welcomed", true);
-    void vscode.commands.executeCommand("cloverCode.walkthrough");
+  const first = !context.globalState.get<boolean>("welcomed");
+  await context.globalState.update("welcomed", true);
+  if (first && !vscode.window.activeTextEditor) {
+    await vscode.commands.executeCommand("cloverCode.walkthrough");
+  } else if (first && started) {
+    await offer("Clover is on. Grey text is a suggestion; Tab takes it.", { Walkthrough: "walkthrough" });
   } else if (!started) {
-    const choice = await vscode.window.showWarningMessage("Clover: the server is not installed or does not start.", "Set up…", "Show log");
-    if (choice) await vscode.commands.executeCommand(choice === "Set up…" ? "cloverCode.setUp" : "cloverCode.log");
+    await offer("Clover: the server is not installed or does not start.", { "Set up…": "setUp", "Show log": "log" });
   }
 }
 
-async function chooseFix(running: Server, previews: Previews): Promise<void> {
+async function offer(message: string, choices: Record<string, string>): Promise<void> {
+  const choice = await vscode.window.showInformationMessage(message, ...Object.keys(choices));
+  if (choice) await vscode.commands.executeCommand(`cloverCode.${choices[choice]}`);
+}
+
+async function chooseFix(running: Server): Promise<void> {
   const editor = vscode.window.activeTextEditor;
   if (!editor || !running.client) {
     void vscode.window.showWarningMessage("Clover: open a file first; the server must be running.");
@@ -86,13 +107,13 @@ async function chooseFix(running: Server, previews: Previews): Promise<void> {
   ];
   const picked = await vscode.window.showQuickPick(entries, { title: "Clover: fix" });
   if (!picked) return;
-  if (!picked.diagnostic) return fixTests(running, previews);
+  if (!picked.diagnostic) return fixTests(running);
   const diagnostic = running.client.code2ProtocolConverter.asDiagnostic(picked.diagnostic);
-  const textDocument = { uri: editor.document.uri.toString(), version: editor.document.version };
-  await fix(running.client, previews, "clover.fixDiagnostic", { ...textDocument, diagnostic });
+  const { uri, version } = editor.document;
+  await running.run("clover.fixDiagnostic", { uri: uri.toString(), version, diagnostic });
 }
 
-async function fixTests(running: Server, previews: Previews): Promise<void> {
+async function fixTests(running: Server): Promise<void> {
   const document = vscode.window.activeTextEditor?.document;
   if (!vscode.workspace.isTrusted) {
     const choice = await vscode.window.showWarningMessage("Clover: running tests runs this folder's code; trust it first.", "Manage trust");
@@ -103,5 +124,5 @@ async function fixTests(running: Server, previews: Previews): Promise<void> {
     void vscode.window.showWarningMessage("Clover: open a file of the project first; the server must be running.");
     return;
   }
-  await fix(running.client, previews, "clover.fixTests", { uri: document.uri.toString() });
+  await running.run("clover.fixTests", { uri: document.uri.toString() });
 }

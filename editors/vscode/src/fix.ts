@@ -1,16 +1,8 @@
-/** `Clover: Fix…`: what is wrong here, or what the tests say; a diff first, and a way back. */
+/** Reviews what the server wants to change: a diff first, and a way back afterwards. */
 
 import * as vscode from "vscode";
-import type { LanguageClient } from "vscode-languageclient/node";
 
 const SCHEME = "clover-preview";
-
-/** What the server answers to `clover.fixTests` and `clover.fixDiagnostic` with `preview`. */
-interface FixAnswer {
-  status: string;
-  message?: string;
-  edit?: Parameters<LanguageClient["protocol2CodeConverter"]["asWorkspaceEdit"]>[0];
-}
 
 /** Shows the documents of an edit as they would be. */
 export class Previews implements vscode.TextDocumentContentProvider, vscode.Disposable {
@@ -53,8 +45,8 @@ function applied(document: vscode.TextDocument, edits: readonly vscode.TextEdit[
   return text;
 }
 
-/** Edits that take `edit` back, computed on the documents as they are before it. */
-async function inverse(edit: vscode.WorkspaceEdit): Promise<Map<vscode.TextDocument, string>> {
+/** The texts of the documents that an edit changes. */
+async function texts(edit: vscode.WorkspaceEdit): Promise<Map<vscode.TextDocument, string>> {
   const before = new Map<vscode.TextDocument, string>();
   for (const [uri] of edit.entries()) {
     const document = await vscode.workspace.openTextDocument(uri);
@@ -63,31 +55,17 @@ async function inverse(edit: vscode.WorkspaceEdit): Promise<Map<vscode.TextDocum
   return before;
 }
 
-/** Asks the server for a fix, shows it, applies it when the user says so, and offers the way back. */
-export async function fix(
-  client: LanguageClient,
-  previews: Previews,
-  command: string,
-  argument: Record<string, unknown>,
-): Promise<boolean> {
-  const answer = await vscode.window.withProgress(
-    { location: vscode.ProgressLocation.Notification, title: "Clover: looking for a fix", cancellable: true },
-    (_, token) =>
-      client.sendRequest<FixAnswer | null>(
-        "workspace/executeCommand",
-        { command, arguments: [{ ...argument, preview: true }] },
-        token,
-      ),
-  );
-  if (!answer?.edit) {
-    void vscode.window.showInformationMessage(`Clover: ${answer?.message ?? "no fix was found."}`);
-    return false;
-  }
-  const edit = await client.protocol2CodeConverter.asWorkspaceEdit(answer.edit);
-  return edit ? review(edit, previews, answer.message ?? "A fix was found.") : false;
+export interface Reviewed {
+  applied: boolean;
+  failureReason?: string;
 }
 
-async function review(edit: vscode.WorkspaceEdit, previews: Previews, message: string): Promise<boolean> {
+/** Shows the difference, applies it when the user says so, and offers the way back. */
+export async function review(
+  edit: vscode.WorkspaceEdit,
+  previews: Previews,
+  label: string,
+): Promise<Reviewed> {
   const names: vscode.Uri[] = [];
   const versions = new Map<vscode.TextDocument, number>();
   for (const [uri, edits] of edit.entries()) {
@@ -95,23 +73,21 @@ async function review(edit: vscode.WorkspaceEdit, previews: Previews, message: s
     versions.set(document, document.version);
     names.push(await previews.show(document, edits));
   }
-  const choice = await vscode.window.showInformationMessage(`Clover: ${message}`, "Apply", "Discard");
+  const choice = await vscode.window.showInformationMessage(`Clover: ${label}`, "Apply", "Discard");
   await previews.close(names);
-  if (choice !== "Apply") return false;
+  if (choice !== "Apply") return { applied: false, failureReason: "discarded" };
   if ([...versions].some(([document, version]) => document.version !== version)) {
-    void vscode.window.showWarningMessage("Clover: a file changed meanwhile; nothing was applied. Ask again.");
-    return false;
+    return { applied: false, failureReason: "a file changed meanwhile: ask again" };
   }
-  const before = await inverse(edit);
+  const before = await texts(edit);
   if (!(await vscode.workspace.applyEdit(edit))) {
-    void vscode.window.showWarningMessage("Clover: the editor refused the edit; nothing was changed.");
-    return false;
+    return { applied: false, failureReason: "the editor refused the edit" };
   }
   const after = new Map([...before.keys()].map((document) => [document, document.version]));
   void vscode.window.showInformationMessage("Clover: the fix was applied.", "Undo").then(async (undo) => {
     if (undo === "Undo") await takeBack(before, after);
   });
-  return true;
+  return { applied: true };
 }
 
 async function takeBack(

@@ -51,7 +51,7 @@ export class StatusItem implements vscode.Disposable {
     const { kind, busy, message } = this.current;
     const paused = this.paused && kind !== "Error";
     const icon = busy ? "$(loading~spin)" : paused ? "$(debug-pause)" : icons[kind];
-    const word = paused ? "paused" : words[kind];
+    const word = paused ? "paused" : busy ? "working" : words[kind];
     this.item.text = `${icon} Clover: ${word}`;
     this.item.tooltip = message ? `Clover: ${word}\n${message}` : `Clover: ${word}`;
     this.item.accessibilityInformation = { label: `Clover: ${word}` };
