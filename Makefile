@@ -8,7 +8,8 @@ PYTEST_ARGS ?=
 DEMO_ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint format clean bench-decode bench-infill bench-fix
+.PHONY: help setup setup-vscode demo test lint format clean
+.PHONY: bench-decode bench-infill bench-fix bench-mutants bench-lsp bench-index bench-calibrate
 
 help:  ## list the commands
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -42,8 +43,20 @@ bench-infill: setup  ## exact match and latency on packages the model has not se
 bench-fix: setup  ## QuixBugs; BENCH_ARGS="--dir CLONE" names a clone of it
 	$(PY) bench/fix.py quixbugs $(BENCH_ARGS)
 
+bench-mutants: setup  ## one-line mutants of real libraries that their tests kill
+	$(PY) bench/mutants.py $(BENCH_ARGS)
+
+bench-lsp: setup  ## the language server: keystrokes replayed on real files
+	$(PY) bench/lsp.py $(BENCH_ARGS)
+
+bench-index: setup  ## the index of a tree of 3,100 files: cold, warm, one update, memory
+	$(PY) -m bench.index $(BENCH_ARGS)
+
+bench-calibrate: setup  ## how often suggestions are right, by the model's own certainty
+	$(PY) bench/calibrate.py $(BENCH_ARGS)
+
 clean:  ## remove everything that the commands above made
-	rm -rf $(VENV) demo-repo dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(EDITORS) editors/vscode/node_modules editors/vscode/bundled demo-repo dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
 # The environment. A stamp newer than its inputs means that there is nothing to do.
 $(VENV)/.ready-dev: pyproject.toml constraints.txt | $(PY)
@@ -88,7 +101,7 @@ $(EDITORS)/clover-code.vsix: $(wildcard editors/vscode/src/* editors/vscode/medi
 	$(PY) -m build --no-isolation --wheel --outdir editors/vscode/bundled . >/dev/null
 	cd editors/vscode && $(NPM) ci && $(NPM) run --silent package -- -o $(abspath $@)
 
-.PHONY: apt setup-vscode
+.PHONY: apt
 apt:
 	@if [ "$$(id -u)" = 0 ]; then sudo=""; else sudo="sudo"; fi; \
 	$$sudo apt-get update -qq && \
