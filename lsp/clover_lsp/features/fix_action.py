@@ -56,7 +56,10 @@ class _CodeActions:
             return [a.command for a in found if a.command is not None]
         return list(found)
 
-    def resolve(self, action: types.CodeAction) -> Awaitable[types.CodeAction]:
+    def resolve(self, action: types.CodeAction) -> Awaitable[types.CodeAction] | types.CodeAction:
+        """Some clients ask about every action without an edit, also where a command does it."""
+        if action.data is None and action.command is not None:
+            return action
         target = Target.read(action.data, "codeAction/resolve")
         return self._resolve(action, target)
 

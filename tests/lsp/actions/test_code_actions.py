@@ -81,6 +81,16 @@ def test_says_why_there_is_no_fix(benches: Any) -> None:
     assert "Fix with tests" in bench.editor.messages[-1].message
 
 
+def test_an_action_that_is_a_command_stays_as_it_is(bench: Any) -> None:
+    """VS Code asks to resolve it nevertheless."""
+    uri = bench.editor.open("untitled:command.py", BROKEN)
+    listed = bench.actions(uri, [bench.diagnostic(uri, "coutn", MESSAGE, "F821")])
+    assert listed[1].command.command == "clover.fixTests"
+    resolved = bench.resolve(listed[1])
+    assert resolved.edit is None and resolved.disabled is None
+    assert resolved.command.command == "clover.fixTests"
+
+
 def test_refuses_to_fix_a_document_that_changed_meanwhile(bench: Any) -> None:
     uri = bench.editor.open("untitled:moved.py", BROKEN)
     listed = bench.actions(uri, [bench.diagnostic(uri, "coutn", MESSAGE, "F821")])
