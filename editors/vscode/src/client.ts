@@ -10,12 +10,17 @@ import {
   TransportKind,
 } from "vscode-languageclient/node";
 import { type Previews, review } from "./fix";
+import { mayRunCode } from "./trust";
 import type { Pauses } from "./pause";
 import { findServer } from "./server";
 import type { Status, StatusItem } from "./status";
 
 const PAUSES_MS = [1000, 3000, 10_000, 30_000];
 const FORGIVEN_AFTER_MS = 300_000;
+/** Commands of the server that change files without the user having seen how. */
+const REVIEWED = new Set(["clover.fixTests", "clover.fixDiagnostic"]);
+/** The one that runs code of the opened folder. */
+const RUNS_CODE = "clover.fixTests";
 
 /** The settings without those of the extension itself, which the server does not know. */
 function serverSettings(): unknown {
@@ -34,7 +39,7 @@ export class Server implements vscode.Disposable {
   private crashes = 0;
   private lastCrash = 0;
   private stopping = false;
-  private reviewing = false;
+  private reviewing = 0;
   private readonly idle = new vscode.EventEmitter<void>();
   /** The model is loaded, or the index is made: what was not answered before would be now. */
   readonly onDidBecomeIdle = this.idle.event;
@@ -116,6 +121,7 @@ export class Server implements vscode.Disposable {
             return edit ? review(edit, this.previews, label) : { applied: false, failureReason: "no edit" };
           },
         },
+        executeCommand: (command, args, next) => this.allowed(command, () => next(command, args)),
         provideInlineCompletionItems: (document, position, context, token, next) =>
           this.pauses.isPaused(document) && context.triggerKind !== vscode.InlineCompletionTriggerKind.Invoke
             ? undefined
@@ -124,15 +130,25 @@ export class Server implements vscode.Disposable {
     };
   }
 
+  /** Runs a command of the server, from a code action or ours, under the rules above. */
+  private async allowed(command: string, run: () => unknown): Promise<unknown> {
+    if (command === RUNS_CODE && !(await mayRunCode())) return undefined;
+    if (!REVIEWED.has(command)) return run();
+    this.reviewing++;
+    try {
+      return await run();
+    } finally {
+      this.reviewing--;
+    }
+  }
+
   /** Runs a command of the server; what it wants to change is reviewed before it is applied. */
   async run(command: string, argument: Record<string, unknown>): Promise<void> {
-    this.reviewing = true;
+    const params = { command, arguments: [argument] };
     try {
-      await this.client?.sendRequest("workspace/executeCommand", { command, arguments: [argument] });
+      await this.allowed(command, () => this.client?.sendRequest("workspace/executeCommand", params));
     } catch (error) {
       void vscode.window.showErrorMessage(`Clover: ${error instanceof Error ? error.message : String(error)}`);
-    } finally {
-      this.reviewing = false;
     }
   }
 
