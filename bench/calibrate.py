@@ -96,6 +96,7 @@ def model_points(args: argparse.Namespace) -> list[Point]:
                 max_tokens=request.max_tokens,
                 mode="speculative",
                 stop=request.stop,
+                must_start_with=request.must_start_with,
             )
         ).choices[0]
         whole = infill.finish_reason in ("eom", "stop")
