@@ -2,56 +2,45 @@
 
 local M = {}
 
-local function client_or_warn()
-  local client = require("clover.server").client(0)
-  if not client then vim.notify("clover: no server in this buffer; see :checkhealth clover", vim.log.levels.WARN) end
-  return client
-end
+---@class clover.Command
+---@field about string
+---@field run fun(args: string[], input: vim.api.keyset.create_user_command.command_args)
+---@field complete? string[] What may follow.
 
---- Runs a command of the server; what it says is shown.
----@param name string
----@param arguments table
----@param done? fun(result: any)
-local function execute(name, arguments, done)
-  local client = client_or_warn()
-  if not client then return end
-  client:request("workspace/executeCommand", { command = name, arguments = arguments }, function(err, result)
-    if err then return vim.notify("clover: " .. err.message, vim.log.levels.ERROR) end
-    if done then done(result) end
-  end, 0)
-end
-
-local function code_action(kind)
-  local client = client_or_warn()
-  if not client then return end
-  vim.lsp.buf.code_action({
-    context = { only = { kind }, diagnostics = vim.lsp.diagnostic.from(vim.diagnostic.get(0, { lnum = vim.fn.line(".") - 1 })) },
-    filter = function(_, id) return id == nil or id == client.id end,
-  })
-end
-
----@type table<string, { about: string, run: fun(args: string[]), complete?: string[] }>
+---@type table<string, clover.Command>
 M.list = {
   fix = {
     about = "fix the diagnostic under the cursor; `fix tests` repairs what a failing test shows",
     complete = { "tests" },
     run = function(args)
-      if args[1] == "tests" then
-        execute("clover.fixTests", { { uri = vim.uri_from_bufnr(0), check = args[2] and table.concat(args, " ", 2) or nil } })
-      elseif args[1] == nil then
-        code_action("quickfix")
-      else
-        vim.notify("clover: `:Clover fix` or `:Clover fix tests [CHECK]`", vim.log.levels.WARN)
-      end
+      local actions = require("clover.actions")
+      if #args == 0 then return actions.fix() end
+      if #args == 1 and args[1] == "tests" then return actions.fix_tests() end
+      vim.notify("clover: `:Clover fix` or `:Clover fix tests`", vim.log.levels.WARN)
     end,
   },
-  edit = { about = "rewrite the line or selection", run = function() code_action("refactor.rewrite") end },
+  edit = {
+    about = "write the line or the selection anew",
+    run = function(_, input) require("clover.actions").edit(input) end,
+  },
   next = {
     about = "jump to the next edit; there, apply it",
     run = function()
       local edits = require("clover.next_edit")
       if edits.visible() then return edits.go() end
       edits.ask(function(found) if found then edits.go() else vim.notify("clover: no next edit") end end)
+    end,
+  },
+  reject = {
+    about = "take the next edit away; it is not proposed again",
+    run = function()
+      if not require("clover.next_edit").reject() then vim.notify("clover: no next edit is shown") end
+    end,
+  },
+  cancel = {
+    about = "stop the fix that is running",
+    run = function()
+      if not require("clover.status").cancel() then vim.notify("clover: nothing is running") end
     end,
   },
   suggest = { about = "ask for a suggestion now (insert mode)", run = function() require("clover").suggest() end },
@@ -70,15 +59,17 @@ M.list = {
   log = { about = "open the log of Neovim's LSP client", run = function() vim.cmd.tabedit(vim.lsp.log.get_filename()) end },
 }
 
+---@param input vim.api.keyset.create_user_command.command_args
 function M.run(input)
   local name = input.fargs[1] or "status"
   local found = M.list[name]
   if not found then
     return vim.notify(("clover: no command %q; one of %s"):format(name, table.concat(M.names(), ", ")), vim.log.levels.WARN)
   end
-  found.run(vim.list_slice(input.fargs, 2))
+  found.run(vim.list_slice(input.fargs, 2), input)
 end
 
+---@return string[]
 function M.names()
   local names = vim.tbl_keys(M.list)
   table.sort(names)
@@ -87,10 +78,11 @@ end
 
 ---@param lead string
 ---@param line string
+---@return string[]
 function M.complete(lead, line)
-  local words = vim.split(line, "%s+", { trimempty = true })
-  local first = words[2]
-  local from = (first and M.list[first] and (#words > 2 or lead == "")) and (M.list[first].complete or {}) or M.names()
+  local words = vim.split(line:gsub("^.-Clover!?", ""), "%s+", { trimempty = true })
+  local first = words[1]
+  local from = (first and M.list[first] and (#words > 1 or lead == "")) and (M.list[first].complete or {}) or M.names()
   return vim.tbl_filter(function(word) return vim.startswith(word, lead) end, from)
 end
 

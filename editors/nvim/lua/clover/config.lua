@@ -9,6 +9,7 @@ local M = {}
 ---@field next string|false Show another suggestion; asks for more the first time.
 ---@field prev string|false
 ---@field dismiss string|false
+---@field reject_edit string|false Take the proposed next edit away for good.
 ---@field next_edit string|false Jump to the proposed next edit; once there, apply it.
 
 ---@class clover.Options
@@ -36,6 +37,7 @@ M.defaults = {
     prev = "<M-[>",
     dismiss = "<C-]>",
     next_edit = "<M-e>",
+    reject_edit = "<M-E>",
   },
 }
 

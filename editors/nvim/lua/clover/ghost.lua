@@ -3,7 +3,6 @@
 local pieces = require("clover.pieces")
 local place = require("clover.place")
 local server = require("clover.server")
-local status = require("clover.status")
 
 local M = { ns = vim.api.nvim_create_namespace("clover_ghost") }
 
@@ -23,6 +22,8 @@ local ghost
 ---@type { client: vim.lsp.Client, id: integer }?
 local pending
 local enabled = {} ---@type table<integer, boolean>
+---@type string? The line with the suggestion that the user did not want.
+local dismissed
 
 local function cursor()
   local row, col = unpack(vim.api.nvim_win_get_cursor(0))
@@ -31,7 +32,8 @@ end
 
 local function in_insert() return vim.api.nvim_get_mode().mode:sub(1, 1) == "i" end
 
---- Is another plugin's popup menu open? Its keys go first then.
+--- Is Neovim's or another plugin's popup menu open? Its keys go first then.
+---@return boolean
 function M.popup_open()
   if vim.fn.pumvisible() == 1 then return true end
   local cmp = package.loaded["cmp"]
@@ -67,6 +69,7 @@ local function draw()
 end
 
 --- Shows suggestions at the cursor and tells the server which one.
+---@param buf integer
 ---@param suggestions clover.Suggestion[]
 ---@param index integer
 local function show(buf, suggestions, index)
@@ -75,6 +78,24 @@ local function show(buf, suggestions, index)
     line = vim.api.nvim_get_current_line() }
   draw()
   server.notify(buf, "textDocument/didShowCompletion", { item = suggestions[index].item })
+end
+
+--- Takes the server's answer for the cursor's place.
+---@param buf integer
+---@param client vim.lsp.Client
+---@param result? table
+---@param kind integer
+local function receive(buf, client, result, kind)
+  local row, col = cursor()
+  local line, found = vim.api.nvim_get_current_line(), {}
+  for _, item in ipairs(result and (result.items or result) or {}) do
+    found[#found + 1] = place.suggestion(item, line, row, col, client.offset_encoding)
+  end
+  if #found == 0 then return M.clear() end
+  if kind == AUTOMATIC and line:sub(1, col) .. found[1].text == dismissed then return end
+  local same = ghost and ghost.row == row and ghost.col == col and ghost.suggestions[ghost.index]
+  if same and #found == 1 and same.text == found[1].text then return end
+  show(buf, found, 1)
 end
 
 ---@param kind integer
@@ -87,28 +108,16 @@ local function request(kind, done)
   local params = vim.lsp.util.make_position_params(0, client.offset_encoding)
   params.context = { triggerKind = kind }
   local tick, row, col = vim.api.nvim_buf_get_changedtick(buf), cursor()
-  local sent, id = client:request(METHOD, params, function(err, result)
-    pending = nil
+  local sent, id
+  sent, id = client:request(METHOD, params, function(err, result)
+    if pending and pending.id == id then pending = nil end
     if err or buf ~= vim.api.nvim_get_current_buf() or not in_insert() then return end
     local now_row, now_col = cursor()
     if tick ~= vim.api.nvim_buf_get_changedtick(buf) or row ~= now_row or col ~= now_col then return end
-    M.receive(buf, client, result)
+    receive(buf, client, result, kind)
     if done then done() end
   end, buf)
   if sent and id then pending = { client = client, id = id } end
-end
-
---- Takes the server's answer for the cursor's place.
-function M.receive(buf, client, result)
-  local row, col = cursor()
-  local line, found = vim.api.nvim_get_current_line(), {}
-  for _, item in ipairs(result and (result.items or result) or {}) do
-    found[#found + 1] = place.suggestion(item, line, row, col, client.offset_encoding)
-  end
-  if #found == 0 then return M.clear() end
-  local same = ghost and ghost.suggestions[ghost.index]
-  if same and ghost.row == row and ghost.col == col and same.text == found[1].text then return end
-  show(buf, found, 1)
 end
 
 --- After a change or a move of the cursor: keep what still agrees, ask for the rest.
@@ -135,10 +144,13 @@ local function changed()
       M.clear()
     end
   end
-  request(AUTOMATIC)
+  if not vim.b[buf].clover_paused then request(AUTOMATIC) end
 end
 
---- Inserts `text` at the cursor, over `after` bytes to its right; returns the new place.
+--- Inserts `text` at the cursor, over `after` bytes to its right.
+---@param buf integer
+---@param text string
+---@param after integer
 local function insert(buf, text, after)
   local row, col = cursor()
   local lines = vim.split(text, "\n")
@@ -148,6 +160,7 @@ local function insert(buf, text, after)
 end
 
 --- Is there something to accept at the cursor?
+---@return boolean
 function M.visible()
   if not ghost or ghost.buf ~= vim.api.nvim_get_current_buf() then return false end
   local row, col = cursor()
@@ -193,12 +206,23 @@ function M.cycle(step)
     show(ghost.buf, ghost.suggestions, (ghost.index - 1 + step) % count + 1)
   end
   if ghost and #ghost.suggestions > 1 then return turn() end
-  request(INVOKED, function() if ghost and #ghost.suggestions > 1 then turn() end end)
+  local before = ghost and ghost.suggestions[ghost.index].text
+  request(INVOKED, function()
+    if not ghost or not before then return end
+    for i, one in ipairs(ghost.suggestions) do
+      if one.text == before then
+        ghost.index = i
+        return turn()
+      end
+    end
+  end)
 end
 
---- Takes the suggestion away; the same one comes back only when asked for.
+--- Takes the suggestion away; the same one comes back only when asked for, or in another visit.
+---@return boolean
 function M.dismiss()
   local was = M.visible()
+  if was and ghost then dismissed = ghost.line:sub(1, ghost.col) .. ghost.suggestions[ghost.index].text end
   cancel()
   M.clear()
   return was
@@ -219,7 +243,7 @@ function M.attach(buf)
   on({ "TextChangedI", "CursorMovedI", "InsertEnter" }, changed)
   on({ "CompleteChanged" }, function() cancel() M.clear() end)
   on({ "CompleteDone" }, function() vim.schedule(function() if in_insert() then changed() end end) end)
-  on({ "InsertLeave", "BufLeave" }, function() cancel() M.clear() end)
+  on({ "InsertLeave", "BufLeave" }, function() cancel() M.clear() dismissed = nil end)
   on({ "BufUnload" }, function() M.detach(buf) end)
   -- What was typed while the model was still loading gets its suggestion once it is there.
   vim.api.nvim_create_autocmd("User", {
@@ -227,9 +251,19 @@ function M.attach(buf)
     pattern = "CloverStatus",
     callback = function()
       local here = vim.api.nvim_get_current_buf() == buf and in_insert()
-      if here and not ghost and not pending and not status.current.busy then changed() end
+      if here and not ghost and not pending then changed() end
     end,
   })
+end
+
+--- What the user asks for is shown in a paused buffer too.
+---@param buf integer
+---@param paused boolean
+function M.pause(buf, paused)
+  if paused and ghost and ghost.buf == buf then
+    cancel()
+    M.clear()
+  end
 end
 
 ---@param buf integer

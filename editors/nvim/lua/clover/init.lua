@@ -38,13 +38,14 @@ local function map_keys(buf)
     keys.map(buf, "i", wanted.next, "next suggestion", always, function() ghost.cycle(1) end)
     keys.map(buf, "i", wanted.prev, "previous suggestion", always, function() ghost.cycle(-1) end)
   end
+  keys.map(buf, "n", wanted.reject_edit, "reject the next edit", next_edit.visible, next_edit.reject)
   keys.map(buf, "n", wanted.next_edit, "go to or apply the next edit", next_edit.visible, next_edit.go)
 end
 
 ---@param buf integer
 function M.attach(buf)
   local ghost = M.ghost()
-  if ghost and not vim.b[buf].clover_paused then ghost.attach(buf) end
+  if ghost then ghost.attach(buf) end
   if config.options.next_edit then next_edit.attach(buf) end
   map_keys(buf)
   server.notify(buf, "textDocument/didFocus", { textDocument = { uri = vim.uri_from_bufnr(buf) } })
@@ -63,28 +64,50 @@ function M.setup(options)
     local client = vim.lsp.get_client_by_id(event.data.client_id)
     if client and client.name == server.name then M.attach(event.buf) end
   end)
+  on("LspProgress", function(event)
+    local client = vim.lsp.get_client_by_id(event.data.client_id)
+    if client and client.name == server.name then status.progress(client.id, event.data.params) end
+  end)
   on("BufEnter", function(event)
     if server.client(event.buf) then
       server.notify(event.buf, "textDocument/didFocus", { textDocument = { uri = vim.uri_from_bufnr(event.buf) } })
     end
   end)
-  if server.enable() then server.attach_all() end
+  server.enable()
 end
 
---- "clover: ready", "clover: working", "clover: off"; for statuslines.
+--- "clover: ready", "clover: working", "clover: off", or the fix that runs; for statuslines.
+---@return string
 function M.status() return status.text() end
 
+---@param take? fun(text: string): string
+---@return boolean
+local function accept(take)
+  local ghost = M.ghost()
+  return ghost ~= nil and ghost.accept(take)
+end
+
 --- Accepts the suggestion at the cursor; false where there is none.
-function M.accept() local g = M.ghost() return g ~= nil and g.accept() end
+---@return boolean
+function M.accept() return accept() end
 
-function M.accept_word() local g = M.ghost() return g ~= nil and g.accept(pieces.word) end
+---@return boolean
+function M.accept_word() return accept(pieces.word) end
 
-function M.accept_line() local g = M.ghost() return g ~= nil and g.accept(pieces.line) end
+---@return boolean
+function M.accept_line() return accept(pieces.line) end
 
-function M.dismiss() local g = M.ghost() return g ~= nil and g.dismiss() end
+---@return boolean
+function M.dismiss()
+  local ghost = M.ghost()
+  return ghost ~= nil and ghost.dismiss()
+end
 
 --- Asks for a suggestion now.
-function M.suggest() local g = M.ghost() if g then g.ask() end end
+function M.suggest()
+  local ghost = M.ghost()
+  if ghost then ghost.ask() end
+end
 
 --- Stops automatic suggestions in a buffer, or lets them come again.
 ---@param buf? integer
@@ -93,7 +116,7 @@ function M.pause(buf)
   buf = buf or vim.api.nvim_get_current_buf()
   local ghost, paused = M.ghost(), not vim.b[buf].clover_paused
   vim.b[buf].clover_paused = paused
-  if ghost then (paused and ghost.detach or ghost.attach)(buf) end
+  if ghost then ghost.pause(buf, paused) end
   return paused
 end
 

@@ -6,26 +6,64 @@ local server = require("clover.server")
 
 local M = {}
 
+local INVOKED = 1
+local METHOD = "textDocument/inlineCompletion"
+
+---@type integer? Which way to turn when the answer to the next request comes; it asks for several.
+local turning
+---@type any Text of the suggestion that came last.
+local last
+
 ---@return boolean
 function M.available() return vim.lsp.inline_completion ~= nil end
+
+--- Neovim asks for one suggestion, and tells nobody what it shows. Its requests go through here.
+---@param client vim.lsp.Client
+local function follow(client)
+  if rawget(client, "clover_followed") then return end
+  rawset(client, "clover_followed", true)
+  local request = client.request
+  client.request = function(self, method, params, handler, buf)
+    if method ~= METHOD or not handler then return request(self, method, params, handler, buf) end
+    local step = turning
+    turning = nil
+    if step then params.context.triggerKind = INVOKED end
+    return request(self, method, params, function(err, result, ctx, config)
+      handler(err, result, ctx, config)
+      local items = not err and result and (result.items or result) or {}
+      if #items == 0 then return end
+      client:notify("textDocument/didShowCompletion", { item = items[1] })
+      local turns = step and step ~= 0 and #items > 1 and items[1].insertText == last
+      last = items[1].insertText
+      if turns then vim.lsp.inline_completion.select({ count = step }) end
+    end, buf)
+  end
+end
+
+--- Has Neovim ask again; it knows no way to be asked except that the cursor moved.
+---@param buf integer
+local function ask_again(buf) vim.api.nvim_exec_autocmds("CursorMovedI", { buffer = buf, modeline = false }) end
 
 --- `vim.lsp.inline_completion.get` accepts; `on_accept` gives us the item to take a part of.
 ---@param take? fun(text: string): string
 ---@return boolean
 function M.accept(take)
+  if not M.visible() then return false end
+  vim.cmd.let("&undolevels = &undolevels") -- a step of its own for undo
   if not take then return vim.lsp.inline_completion.get() end
   return vim.lsp.inline_completion.get({
     on_accept = function(item)
       local buf = vim.api.nvim_get_current_buf()
       local row, col = unpack(vim.api.nvim_win_get_cursor(0))
-      local client = vim.lsp.get_client_by_id(item.client_id) or server.client(buf)
+      local client = vim.lsp.get_client_by_id(item.client_id)
       if not client then return end
-      local raw = { insertText = item.insert_text }
+      local raw = { insertText = item.insert_text, command = item.command }
       if item.range then raw.range = item.range:to_lsp(client.offset_encoding) end
       local line = vim.api.nvim_get_current_line()
       local found = place.suggestion(raw, line, row - 1, col, client.offset_encoding)
       if not found then return end
       local part = take(found.text)
+      if part == found.text then return item end
       local lines = vim.split(part, "\n")
       vim.api.nvim_buf_set_text(buf, row - 1, col, row - 1, col, lines)
       vim.api.nvim_win_set_cursor(0, { row - 1 + #lines, #lines == 1 and col + #part or #lines[#lines] })
@@ -35,29 +73,59 @@ function M.accept(take)
   })
 end
 
+local function extmarks()
+  local ns = vim.api.nvim_get_namespaces()["nvim.lsp.inline_completion"]
+  return ns and vim.api.nvim_buf_get_extmarks(0, ns, 0, -1, { limit = 1, details = true }) or {}
+end
+
+--- Shows another suggestion; where there is only one yet, asks the server for all it has.
 ---@param step integer
-function M.cycle(step) vim.lsp.inline_completion.select({ count = step }) end
+function M.cycle(step)
+  -- Neovim numbers what it shows, "(2/3)", once there are several.
+  local details = (extmarks()[1] or {})[4] or {}
+  local line = (details.virt_lines and details.virt_lines[#details.virt_lines]) or details.virt_text or {}
+  if #line > 1 then return vim.lsp.inline_completion.select({ count = step }) end
+  turning = step
+  ask_again(vim.api.nvim_get_current_buf())
+end
 
 --- Hides what is shown until the next change.
+---@return boolean
 function M.dismiss()
-  local buf = vim.api.nvim_get_current_buf()
   local shown = M.visible()
-  vim.lsp.inline_completion.enable(false, { bufnr = buf })
-  vim.lsp.inline_completion.enable(true, { bufnr = buf })
+  -- Taking it without inserting anything is the only way to have it forgotten.
+  vim.lsp.inline_completion.get({ on_accept = function() end })
   return shown
 end
 
-function M.visible()
-  local ns = vim.api.nvim_get_namespaces()["nvim.lsp.inline_completion"]
-  return ns ~= nil and #vim.api.nvim_buf_get_extmarks(0, ns, 0, -1, { limit = 1 }) > 0
+---@return boolean
+function M.visible() return #extmarks() > 0 end
+
+--- Asks now.
+function M.ask()
+  turning = 0
+  ask_again(vim.api.nvim_get_current_buf())
 end
 
-function M.ask() M.cycle(1) end
+---@param buf integer
+function M.attach(buf)
+  local client = server.client(buf)
+  if client then follow(client) end
+  if not vim.b[buf].clover_paused then vim.lsp.inline_completion.enable(true, { bufnr = buf }) end
+  local group = vim.api.nvim_create_augroup("clover_native_" .. buf, { clear = true })
+  -- What was typed while the model was still loading gets its suggestion once it is there.
+  vim.api.nvim_create_autocmd("User", {
+    group = group,
+    pattern = "CloverStatus",
+    callback = function()
+      local here = vim.api.nvim_get_current_buf() == buf and vim.api.nvim_get_mode().mode:sub(1, 1) == "i"
+      if here and not M.visible() and not vim.b[buf].clover_paused then ask_again(buf) end
+    end,
+  })
+end
 
 ---@param buf integer
-function M.attach(buf) vim.lsp.inline_completion.enable(true, { bufnr = buf }) end
-
----@param buf integer
-function M.detach(buf) vim.lsp.inline_completion.enable(false, { bufnr = buf }) end
+---@param paused boolean
+function M.pause(buf, paused) vim.lsp.inline_completion.enable(not paused, { bufnr = buf }) end
 
 return M

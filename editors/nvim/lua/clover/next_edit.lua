@@ -27,6 +27,8 @@ function M.clear()
 end
 
 --- Positions of an edit in bytes: start row, start column, end row, end column.
+---@param found clover.NextEdit
+---@return integer, integer, integer, integer
 local function span(found)
   local client = vim.lsp.get_client_by_id(found.client_id)
   local encoding = client and client.offset_encoding or "utf-16"
@@ -70,8 +72,9 @@ function M.ask(done)
   params.textDocument = server.document(buf)
   params.context = { triggerKind = done and 1 or 2 }
   local tick = vim.api.nvim_buf_get_changedtick(buf)
-  local sent, id = client:request(METHOD, params, function(err, result)
-    pending = nil
+  local sent, id
+  sent, id = client:request(METHOD, params, function(err, result)
+    if pending and pending.id == id then pending = nil end
     if buf ~= vim.api.nvim_get_current_buf() or tick ~= vim.api.nvim_buf_get_changedtick(buf) then return end
     M.clear()
     local edit = not err and result and result.edits and result.edits[1]
@@ -85,6 +88,7 @@ function M.ask(done)
   if sent and id then pending = { client = client, id = id } end
 end
 
+---@return boolean
 function M.visible()
   return current ~= nil and current.buf == vim.api.nvim_get_current_buf()
     and current.tick == vim.api.nvim_buf_get_changedtick(current.buf)
@@ -106,6 +110,20 @@ function M.go()
   vim.api.nvim_win_set_cursor(0, { r1 + #lines, #lines == 1 and c1 + #lines[1] or #lines[#lines] })
   local client = vim.lsp.get_client_by_id(found.client_id)
   if client and found.edit.command then client:exec_cmd(found.edit.command, { bufnr = found.buf }) end
+end
+
+--- Takes the edit away for good: the server does not propose it again.
+---@return boolean rejected False where none is shown.
+function M.reject()
+  if not M.visible() then return false end
+  local found = current --[[@as clover.NextEdit]]
+  M.clear()
+  local client = vim.lsp.get_client_by_id(found.client_id)
+  if client and found.edit.command then
+    client:exec_cmd({ title = "", command = "clover.rejectNextEdit", arguments = found.edit.command.arguments },
+      { bufnr = found.buf })
+  end
+  return true
 end
 
 local function later()

@@ -70,25 +70,22 @@ function M.restart_later()
     vim.notify("clover: the server keeps ending; see :checkhealth clover and :Clover log, then :Clover restart", vim.log.levels.ERROR)
     return
   end
-  vim.defer_fn(function() vim.lsp.enable(M.name) M.attach_all() end, pause)
+  vim.defer_fn(function() vim.lsp.enable(M.name) end, pause)
 end
 
---- Attaches to buffers that were open before (`vim.lsp.enable` sees only new ones).
-function M.attach_all()
-  for _, buf in ipairs(vim.api.nvim_list_bufs()) do
-    if vim.api.nvim_buf_is_loaded(buf) and vim.bo[buf].filetype ~= "" and vim.bo[buf].buftype == "" then
-      if not M.client(buf) then
-        vim.api.nvim_exec_autocmds("FileType", { buffer = buf, group = "nvim.lsp.enable" })
-      end
-    end
-  end
-end
-
+--- Ends the server and starts it for all buffers that it knows. One that does not end is killed.
 function M.restart()
   crashes = 0
-  local clients = vim.lsp.get_clients({ name = M.name })
-  for _, client in ipairs(clients) do client:stop() end
-  vim.defer_fn(M.attach_all, #clients > 0 and 500 or 0)
+  for _, client in ipairs(vim.lsp.get_clients({ name = M.name })) do client:stop() end
+  local tries = 0
+  local function start_when_gone()
+    local left = vim.lsp.get_clients({ name = M.name })
+    tries = tries + 1
+    if #left == 0 then return vim.lsp.enable(M.name) end
+    if tries == 50 then for _, client in ipairs(left) do client:stop(true) end end
+    vim.defer_fn(start_when_gone, 100)
+  end
+  start_when_gone()
 end
 
 --- Registers the server with Neovim; it starts with the first buffer of a matching filetype.

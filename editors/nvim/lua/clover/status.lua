@@ -7,22 +7,36 @@ local M = {}
 ---@field busy? boolean
 ---@field message? string
 
+---@class clover.Progress A long task of the server, such as a fix.
+---@field client_id integer
+---@field token integer|string
+---@field title string
+---@field percentage? integer
+
 ---@type clover.Status
 M.current = { kind = "Inactive", message = "not started" }
 
+---@type clover.Progress?
+M.running = nil
+
 local words = { Normal = "ready", Warning = "limited", Error = "failed", Inactive = "off" }
+
+local function tell()
+  vim.api.nvim_exec_autocmds("User", { pattern = "CloverStatus", modeline = false })
+  vim.cmd.redrawstatus()
+end
 
 ---@param new clover.Status
 function M.set(new)
   M.current = { kind = new.kind or "Normal", busy = new.busy or false, message = new.message }
-  vim.api.nvim_exec_autocmds("User", { pattern = "CloverStatus", modeline = false })
-  vim.cmd.redrawstatus()
+  tell()
 end
 
 --- The server process ended.
 ---@param code integer
 ---@param signal integer
 function M.lost(code, signal)
+  M.running = nil
   if code == 0 and signal == 0 then
     M.set({ kind = "Inactive", message = "stopped" })
   else
@@ -30,9 +44,35 @@ function M.lost(code, signal)
   end
 end
 
---- A short text: "clover: ready".
+--- Follows the server's work-done progress.
+---@param client_id integer
+---@param params { token: integer|string, value: table }
+function M.progress(client_id, params)
+  local value = params.value
+  if value.kind == "begin" then
+    M.running = { client_id = client_id, token = params.token, title = value.title, percentage = value.percentage }
+  elseif M.running and M.running.token == params.token then
+    if value.kind == "end" then M.running = nil else M.running.percentage = value.percentage or M.running.percentage end
+  end
+  tell()
+end
+
+--- Asks the server to stop what it is doing.
+---@return boolean asked False where nothing is running.
+function M.cancel()
+  local client = M.running and vim.lsp.get_client_by_id(M.running.client_id)
+  if not client then return false end
+  client:notify("window/workDoneProgress/cancel", { token = M.running.token })
+  return true
+end
+
+--- A short text: "clover: ready", "clover: Fix with tests 40%".
 ---@return string
 function M.text()
+  if M.running then
+    local part = M.running.percentage and (" %d%%"):format(M.running.percentage) or ""
+    return "clover: " .. M.running.title .. part
+  end
   local word = M.current.busy and "working" or words[M.current.kind] or "ready"
   return "clover: " .. word
 end
