@@ -39,6 +39,9 @@ class ClosedRoom:
     ) -> Context:
         return Context(place, withheld=self.reason)
 
+    def withheld(self, uri: str) -> str:
+        return self.reason
+
     def recent_edits(self, limit: int) -> Sequence[tuple[str, str, str]]:
         return ()
 

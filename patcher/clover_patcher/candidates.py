@@ -8,7 +8,7 @@ its template's priority until the model has scored it.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
@@ -53,13 +53,17 @@ class CandidateSource:
         engine: Engine | None,
         cancel: CancelToken | None = None,
         options: Options | None = None,
+        *,
+        unread: Callable[[str], bool] | None = None,
     ) -> None:
+        """`unread` says of which paths the engine must see nothing."""
         self._options = options or Options()
         self.pool = CandidatePool(files, locations, self._options.weights)
         self._cancel = cancel or CancelToken()
         if engine is not None and not isinstance(engine, MeteredEngine):
             engine = MeteredEngine(engine, self._cancel)
         self._engine = engine
+        self._unread = frozenset(path for path in files if unread is not None and unread(path))
 
     @property
     def notes(self) -> list[str]:
@@ -96,7 +100,11 @@ class CandidateSource:
             best, bound = self.pool.best, self.pool.bound
             if bound is None or (best is not None and best >= bound):
                 return
-            for holes in self.pool.open_line():
+            self._open_line(questions)
+
+    def _open_line(self, questions: Questions) -> None:
+        for holes in self.pool.open_line():
+            if holes.source.path not in self._unread:
                 questions.plan(holes)
 
     def _batch(self, questions: Questions, deadline: float) -> list[Candidate]:
@@ -105,8 +113,7 @@ class CandidateSource:
         while len(batch) < self._options.batch and time.monotonic() < deadline:
             best, bound = self.pool.best, self.pool.bound
             if bound is not None and (best is None or best < bound):
-                for holes in self.pool.open_line():
-                    questions.plan(holes)
+                self._open_line(questions)
             elif (candidate := self._take(hedged=len(batch) % hedge == hedge - 1)) is not None:
                 batch.append(candidate)
             else:

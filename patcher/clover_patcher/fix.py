@@ -162,7 +162,9 @@ class _Repair:
             locations = self._localise(workspace, baseline, runners[0])
             files = {path: workspace.read(path) for path in {at.path for at in locations}}
             self._require_engine()
-            self.source = CandidateSource(files, locations, self.engine, self.cancel)
+            self.source = CandidateSource(
+                files, locations, self.engine, self.cancel, unread=self.request.unread
+            )
             own = [c for c in runners[0].proposals() if c.edit.path in files]
             feed = Feed(chain([own], self.source.batches(self.clock.end)))
             stack.callback(feed.stop)

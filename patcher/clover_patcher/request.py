@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
@@ -49,6 +49,9 @@ class FixRequest:
     """Where the run is logged; None: in the git directory, unless there are unsaved buffers."""
     resume: bool = False
     """Skip candidates that failed in an earlier run of this check on this very tree."""
+    unread: Callable[[str], bool] | None = None
+    """True for a repository-relative path whose text the engine must not see: such a file is
+    repaired by templates alone."""
     allow: tuple[str, ...] = ()
     """Patterns as in `.gitignore`, from the repository's top: tests that may be changed."""
 

@@ -242,6 +242,16 @@ def test_a_failing_engine_leaves_the_templates(error: EngineError) -> None:
     assert len(engine.asked) == 1
 
 
+def test_the_engine_sees_nothing_of_unread_files() -> None:
+    engine = Scripted()
+    files = {"a.py": SEARCH, "secret.py": SEARCH.replace(b"mid", b"hidden")}
+    places = [*locations("a.py", SEARCH), *locations("secret.py", files["secret.py"])]
+    source = CandidateSource(files, places, engine, unread=lambda path: path == "secret.py")
+    found = [c for batch in source.batches(time.monotonic() + 60) for c in batch]
+    assert {c.edit.path for c in found} == {"a.py", "secret.py"}
+    assert engine.asked and "hidden" not in repr(engine.asked)
+
+
 def test_scores_that_the_deadline_cut_off_leave_the_prior() -> None:
     found = gather(SEARCH, [at(SEARCH, b"lo = mid")], Scripted(lambda text: None), limit=5)
     assert [candidate.logprob for candidate in found] == [None] * 5

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -109,6 +110,7 @@ class Service:
                 evidence,
             )
         )
+        job = replace(job, withheld=server.context.withheld)
         with self._only_one(job):
             return await self._repair(job)
 

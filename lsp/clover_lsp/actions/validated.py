@@ -7,7 +7,7 @@ import os
 import shlex
 import shutil
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -47,6 +47,12 @@ class Job:
     buffers: Mapping[str, bytes]
     diagnostics: tuple[Diagnostic, ...]
     budget_s: float
+    withheld: Callable[[str], str] = lambda uri: ""
+    """Why a document's text must not reach the model; "" where it may."""
+
+    def unread(self, path: str) -> bool:
+        """For `FixRequest.unread`."""
+        return bool(self.withheld((self.repository / path).as_uri()))
 
 
 def plan(
@@ -93,6 +99,7 @@ def run(job: Job, engine: Engine | None, progress: WorkDone, cancel: CancelToken
         dry_run=True,
         overlay=job.buffers,
         diagnostics=job.diagnostics,
+        unread=job.unread,
     )
     try:
         return fix(request, engine, _Told(progress, job.budget_s), cancel)

@@ -136,6 +136,9 @@ class ContextRoom(Protocol):
         self, place: Place, budget_tokens: int, cancel: CancelToken | None = None
     ) -> Context: ...
 
+    def withheld(self, uri: str) -> str:
+        """Why nothing of this document may be read, in words; "" if it may."""
+
     def recent_edits(self, limit: int) -> Sequence[tuple[str, str, str]]:
         """(uri, text before, text after) of the latest grouped edits, newest first."""
 
