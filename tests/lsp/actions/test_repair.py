@@ -75,7 +75,8 @@ def test_a_cancelled_fix_stops_and_the_next_one_may_run(bench: Any, make_repo: A
         if bench.progress and not answers and "baseline" in str(params.value):
             answers.append(bench.editor.client.protocol.send_request(*second))
             token = types.WorkDoneProgressCancelParams(params.token)
-            bench.editor.client.window_work_done_progress_cancel(token)
+            cancel = bench.editor.client.window_work_done_progress_cancel
+            answers[0].add_done_callback(lambda _: cancel(token))
 
     second = (
         types.WORKSPACE_EXECUTE_COMMAND,
