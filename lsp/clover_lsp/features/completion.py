@@ -67,7 +67,7 @@ def _item(answer: Answer, word: str, word_start: types.Position) -> types.Comple
         detail="clover-code",
         documentation=types.MarkupContent(types.MarkupKind.PlainText, text) if rest else None,
         filter_text=text,
-        sort_text="\x00",
+        sort_text=" ",  # first; Emacs reads no NUL
         insert_text_format=types.InsertTextFormat.PlainText,
         text_edit=types.TextEdit(span, text),
         command=types.Command("Suggestion accepted", ACCEPTED, arguments=[answer.id]),
