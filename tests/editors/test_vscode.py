@@ -111,6 +111,12 @@ class Window:
     def no_ghost(self) -> None:
         self.page.locator(GHOST).first.wait_for(state="detached")
 
+    def decoration(self, text: str) -> None:
+        """Waits for a text that is drawn by a style, not part of the page's text."""
+        script = """text => [...document.querySelectorAll('.view-lines span span')].some(
+            found => getComputedStyle(found, '::after').content.includes(text))"""
+        self.page.wait_for_function(script, arg=text)
+
     def command(self, title: str) -> None:
         """Runs a command from the palette."""
         self.press("F1")
@@ -236,6 +242,21 @@ def test_the_menu_pauses_a_file(scripted: CodeServer, window: Any) -> None:
     one.shot("paused")
 
 
+def test_the_next_edit_is_shown_jumped_to_and_applied(scripted: CodeServer, window: Any) -> None:
+    text = "def total(values):\n    result = 0\n    for v in values:\n        result += v\n"
+    text += "    return result\n"
+    one = window(scripted, text.encode())
+    one.end_of_line(2)
+    one.press("Home", "Control+Shift+ArrowRight")
+    one.type("total_sum")
+    for there in ("total_sum += v", "return total_sum"):
+        one.decoration("total_sum")
+        one.shot("next-edit")
+        one.press("Alt+e", "Alt+e")
+        one.page.locator(".view-lines", has_text=there).first.wait_for()
+    one.saved(text.replace("result", "total_sum").encode())
+
+
 def test_what_the_tests_say_is_fixed_after_a_look_at_it(
     embedded: CodeServer, window: Any, tmp_path: Path
 ) -> None:
@@ -250,11 +271,22 @@ def test_what_the_tests_say_is_fixed_after_a_look_at_it(
     os.system(f"git -C {shlex.quote(str(tmp_path))} init -q")
     one = window(embedded, bad)
     one.command("Clover: Fix What the Tests Say")
+    one.page.locator(".monaco-diff-editor").wait_for()
+    one.page.get_by_role("button", name="Discard").click()
+    one.page.locator(".monaco-diff-editor").wait_for(state="detached")
+    one.shot("discarded")
+    one.focus()
+    one.saved(bad)
+    one.command("Clover: Fix What the Tests Say")
     one.page.get_by_role("button", name="Apply").click()
-    one.page.get_by_text("the fix was applied").wait_for()
+    undo = one.page.get_by_role("button", name="Undo")
+    undo.wait_for()
     one.shot("fixed")
     one.focus()
     one.saved(good)
+    undo.click()
+    one.focus()
+    one.saved(bad)
 
 
 def servers_of(server: CodeServer) -> list[int]:
