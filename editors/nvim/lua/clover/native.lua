@@ -11,11 +11,23 @@ local METHOD = "textDocument/inlineCompletion"
 
 ---@type integer? Which way to turn when the answer to the next request comes; it asks for several.
 local turning
----@type any Text of the suggestion that came last.
-local last
+---@type string? The line with the suggestion that came last, and with the one that was not wanted.
+local last, dismissed
 
 ---@return boolean
 function M.available() return vim.lsp.inline_completion ~= nil end
+
+--- The line up to a suggestion's place, and the suggestion.
+---@param client vim.lsp.Client
+---@param buf integer
+---@param item table
+---@return string
+local function whole(client, buf, item)
+  local at = item.range.start
+  local line = vim.api.nvim_buf_get_lines(buf, at.line, at.line + 1, false)[1] or ""
+  local byte = vim.str_byteindex(line, client.offset_encoding, at.character, false)
+  return line:sub(1, byte) .. place.insert_text(item)
+end
 
 --- Neovim asks for one suggestion, and tells nobody what it shows. Its requests go through here.
 ---@param client vim.lsp.Client
@@ -29,12 +41,14 @@ local function follow(client)
     turning = nil
     if step then params.context.triggerKind = INVOKED end
     return request(self, method, params, function(err, result, ctx, config)
-      handler(err, result, ctx, config)
       local items = not err and result and (result.items or result) or {}
-      if #items == 0 then return end
+      local first = items[1] and whole(client, buf, items[1])
+      if first and first == dismissed and not step then return end
+      handler(err, result, ctx, config)
+      if not first then return end
       client:notify("textDocument/didShowCompletion", { item = items[1] })
-      local turns = step and step ~= 0 and #items > 1 and items[1].insertText == last
-      last = items[1].insertText
+      local turns = step and step ~= 0 and #items > 1 and first == last
+      last = first
       if turns then vim.lsp.inline_completion.select({ count = step }) end
     end, buf)
   end
@@ -89,10 +103,11 @@ function M.cycle(step)
   ask_again(vim.api.nvim_get_current_buf())
 end
 
---- Hides what is shown until the next change.
+--- Hides what is shown; the same one comes back only when asked for, or in another visit.
 ---@return boolean
 function M.dismiss()
   local shown = M.visible()
+  if shown then dismissed = last end
   -- Taking it without inserting anything is the only way to have it forgotten.
   vim.lsp.inline_completion.get({ on_accept = function() end })
   return shown
@@ -113,6 +128,7 @@ function M.attach(buf)
   if client then follow(client) end
   if not vim.b[buf].clover_paused then vim.lsp.inline_completion.enable(true, { bufnr = buf }) end
   local group = vim.api.nvim_create_augroup("clover_native_" .. buf, { clear = true })
+  vim.api.nvim_create_autocmd("InsertLeave", { group = group, buffer = buf, callback = function() dismissed = nil end })
   -- What was typed while the model was still loading gets its suggestion once it is there.
   vim.api.nvim_create_autocmd("User", {
     group = group,

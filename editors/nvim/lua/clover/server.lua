@@ -109,6 +109,10 @@ function M.enable()
     on_exit = on_exit,
   })
   vim.lsp.enable(M.name)
+  if vim.v.vim_did_enter == 0 then
+    -- Until then Neovim does not look at files that are open already, as with `nvim -S`.
+    vim.api.nvim_create_autocmd("VimEnter", { once = true, callback = function() vim.lsp.enable(M.name) end })
+  end
   return true
 end
 
