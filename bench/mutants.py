@@ -244,13 +244,21 @@ def run_report(args: argparse.Namespace) -> int:
         _table(records, "half", lambda r: str(r["half"]))
         _table(records, "library", lambda r: str(r["mutant"]).split("/")[0])
         _table(records, "operator", lambda r: str(r["operator"]))
-    shared = set.intersection(*({r["mutant"] for r in rs} for rs in columns.values()))
-    print(f"\nFixed after N validations, {len(shared)} mutants:")
+    shared = _shared(columns)
+    print(f"\nFixed after N validations, {len(min(shared.values(), key=len))} mutants:")
     print(f"{'validations':>12}  " + "  ".join(f"{label:>12}" for label in columns))
     for step in STEPS:
-        counts = [curve([r for r in rs if r["mutant"] in shared], step) for rs in columns.values()]
+        counts = [curve(records, step) for records in shared.values()]
         print(f"{step:>12}  " + "  ".join(f"{count:>12}" for count in counts))
     return 0
+
+
+def _shared(columns: dict[str, list[Record]]) -> dict[str, list[Record]]:
+    """Of each log the mutants that are in all of them."""
+    shared = set.intersection(*({r["mutant"] for r in records} for records in columns.values()))
+    return {
+        label: [r for r in records if r["mutant"] in shared] for label, records in columns.items()
+    }
 
 
 def _table(records: Sequence[Record], title: str, key: Any) -> None:
@@ -278,14 +286,14 @@ def curve(records: Iterable[Record], step: int) -> int:
 
 
 def run_plot(args: argparse.Namespace) -> int:
-    """The share fixed after N validations, as a picture."""
+    """The share fixed after N validations of the mutants that are in all logs, as a picture."""
     import matplotlib
 
     matplotlib.use("Agg")
     from matplotlib import pyplot as plt
 
     figure, axes = plt.subplots(figsize=(6, 3.6), dpi=110)
-    for label, records in _labelled(args.logs):
+    for label, records in _shared(dict(_labelled(args.logs))).items():
         ranks = sorted(r["rank"] or r["tried"] for r in records if r["fixed"])
         shares = [100 * (i + 1) / len(records) for i in range(len(ranks))]
         axes.step([1, *ranks, 3000], [0, *shares, shares[-1]], where="post", label=label)
