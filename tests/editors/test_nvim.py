@@ -108,6 +108,7 @@ def test_crlf_files_stay_crlf(start: Callable[..., Editor], tmp_path: Path) -> N
     editor.type("jAretur")
     editor.shows("n a + b")
     editor.type("<Tab><Esc>")
+    editor.wait("vim.api.nvim_get_current_line() == '    return a + b'")
     editor.command("write")
     text = (tmp_path / "project" / "a.py").read_bytes()
     assert text == b"def add(a, b):\r\n    return a + b\r\n"

@@ -58,33 +58,46 @@ end
 ---@param buf integer
 local function ask_again(buf) vim.api.nvim_exec_autocmds("CursorMovedI", { buffer = buf, modeline = false }) end
 
---- `vim.lsp.inline_completion.get` accepts; `on_accept` gives us the item to take a part of.
+--- Takes a part of Neovim's item, as `on_accept` gives it.
+---@param item table
+---@param take fun(text: string): string
+---@return table? item What Neovim is to insert; nil where this has inserted it.
+local function take_part(item, take)
+  local buf = vim.api.nvim_get_current_buf()
+  local row, col = unpack(vim.api.nvim_win_get_cursor(0))
+  local client = vim.lsp.get_client_by_id(item.client_id)
+  if not client then return end
+  local raw = { insertText = item.insert_text, command = item.command }
+  if item.range then raw.range = item.range:to_lsp(client.offset_encoding) end
+  local line = vim.api.nvim_get_current_line()
+  local found = place.suggestion(raw, line, row - 1, col, client.offset_encoding)
+  if not found then return end
+  local part = take(found.text)
+  if part == found.text then return item end
+  local lines = vim.split(part, "\n")
+  vim.api.nvim_buf_set_text(buf, row - 1, col, row - 1, col, lines)
+  vim.api.nvim_win_set_cursor(0, { row - 1 + #lines, #lines == 1 and col + #part or #lines[#lines] })
+  server.notify(buf, "textDocument/didPartiallyAcceptCompletion",
+    { item = raw, acceptedLength = pieces.utf16(part) })
+end
+
+--- Accepts what is shown, or what `take` cuts off its text.
 ---@param take? fun(text: string): string
 ---@return boolean
 function M.accept(take)
   if not M.visible() then return false end
   vim.cmd.let("&undolevels = &undolevels") -- a step of its own for undo
-  if not take then return vim.lsp.inline_completion.get() end
-  return vim.lsp.inline_completion.get({
+  local done = false
+  local taken = vim.lsp.inline_completion.get({
     on_accept = function(item)
-      local buf = vim.api.nvim_get_current_buf()
-      local row, col = unpack(vim.api.nvim_win_get_cursor(0))
-      local client = vim.lsp.get_client_by_id(item.client_id)
-      if not client then return end
-      local raw = { insertText = item.insert_text, command = item.command }
-      if item.range then raw.range = item.range:to_lsp(client.offset_encoding) end
-      local line = vim.api.nvim_get_current_line()
-      local found = place.suggestion(raw, line, row - 1, col, client.offset_encoding)
-      if not found then return end
-      local part = take(found.text)
-      if part == found.text then return item end
-      local lines = vim.split(part, "\n")
-      vim.api.nvim_buf_set_text(buf, row - 1, col, row - 1, col, lines)
-      vim.api.nvim_win_set_cursor(0, { row - 1 + #lines, #lines == 1 and col + #part or #lines[#lines] })
-      server.notify(buf, "textDocument/didPartiallyAcceptCompletion",
-        { item = raw, acceptedLength = pieces.utf16(part) })
+      done = true
+      if take then return take_part(item, take) end
+      return item
     end,
   })
+  -- Neovim accepts later; keys that were typed after this one must find it done.
+  if taken then vim.wait(200, function() return done end, 1) end
+  return taken
 end
 
 local function extmarks()
