@@ -138,7 +138,7 @@ def test_two_editors_on_one_workspace(start: Callable[..., Editor]) -> None:
 
 def test_checkhealth_and_status(start: Callable[..., Editor]) -> None:
     editor = start("x = 1\n", env=fake())
-    assert editor.lua("require('clover').status()") == "clover: ready"
+    editor.wait("require('clover').status() == 'clover: ready'")
     editor.command("checkhealth clover")
     text = "\n".join(editor.lines())
     assert "ERROR" not in text and "running for" in text and "clover-code" in text
