@@ -55,6 +55,8 @@ def script(monkeypatch: pytest.MonkeyPatch) -> Script:
                 locations: Sequence[Location],
                 engine: Engine | None,
                 cancel: CancelToken,
+                *,
+                unread: Callable[[str], bool] | None,
             ) -> None:
                 self.notes: list[str] = []
                 data = files["prog.py"]
