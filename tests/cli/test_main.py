@@ -50,6 +50,12 @@ def test_help_lists_every_subcommand(command: Command) -> None:
     assert all(f"    {name} " in ran.out for name in main_module.COMMANDS)
 
 
+def test_fix_without_a_check_says_what_is_missing(command: Command) -> None:
+    ran = command("fix")
+    assert ran.code == 2
+    assert ran.err.count("\n") == 1 and "--check" in ran.err
+
+
 @pytest.mark.parametrize("name", main_module.COMMANDS)
 def test_every_subcommand_has_help_and_exit_codes(name: str, command: Command) -> None:
     ran = command(name, "--help")
@@ -57,7 +63,7 @@ def test_every_subcommand_has_help_and_exit_codes(name: str, command: Command) -
     assert "exit codes:" in ran.out
 
 
-@pytest.mark.parametrize("arguments", [(), ("nonsense",), ("--nonsense",), ("fix",), ("infill",)])
+@pytest.mark.parametrize("arguments", [(), ("nonsense",), ("--nonsense",), ("infill",)])
 def test_wrong_usage_is_code_2(arguments: tuple[str, ...], command: Command) -> None:
     ran = command(*arguments)
     assert ran.code == 2
