@@ -38,7 +38,7 @@ from .reproduce import reproduce
 from .request import FixRequest, FixResult, FixStatus
 from .runlog import RunLog, run_key
 from .runners import AnyRunner, cautions, confirmed, start_runner
-from .scope import matching, resolve_paths, select_files, writable
+from .scope import matching, named_files, resolve_paths, select_files, writable
 from .stopping import LinkedToken, stopped_by
 from .suspects import NothingSuspicious, suspects
 from .tracebacks import located, read_traceback
@@ -101,6 +101,7 @@ class _Repair:
         self.passing: list[Passing] = []
         self.allowed: list[str] = []
         self.unfrozen: frozenset[str] = frozenset()
+        self.words: tuple[str, ...] = ()
         self.notes: list[str] = []
         self.source: CandidateSource | None = None
         self.log: RunLog | None = None
@@ -149,10 +150,10 @@ class _Repair:
             raise _stopped()
 
     def _repair(self, workspace: Workspace) -> FixResult:
-        words = () if self.check.kind == "lint" else self.check.argv
+        self.words = () if self.check.kind == "lint" else self.check.argv
         python = workspace.python_files
         self.unfrozen = matching(python, self.request.allow)
-        self.allowed = select_files(python, self.paths, words, self.cwd, self.unfrozen)
+        self.allowed = select_files(python, self.paths, self.words, self.cwd, self.unfrozen)
         with ExitStack() as stack:
             jobs = range(jobs_for(self.request))
             starts = [partial(self._start, workspace, number, stack) for number in jobs]
@@ -235,6 +236,7 @@ class _Repair:
             self.request.diagnostics,
             self.request.only,
             self.unfrozen,
+            named_files(self.words, self.cwd),
         )
         if not (self.request.dry_run or self.request.overlay):
             locations = writable(self.repository.root, locations)

@@ -79,9 +79,14 @@ def select_files(
         where = ", ".join(path or "." for path in paths) or "this repository"
         why = f"tests and their configuration are {FROZEN}" if chosen else "no Python file is there"
         raise UsageError(f"nothing to patch in {where}: {why}")
-    words = (posixpath.join(cwd, word.split("::")[0]) for word in check_words)
-    named = {posixpath.normpath(word) for word in words} - set(paths) - unfrozen
+    named = named_files(check_words, cwd) - set(paths) - unfrozen
     return [name for name in free if name not in named] or free
+
+
+def named_files(check_words: Sequence[str], cwd: str = "") -> set[str]:
+    """The words of a check command, run in `cwd`, as paths from the repository's top."""
+    words = (posixpath.join(cwd, word.split("::")[0]) for word in check_words)
+    return {posixpath.normpath(word) for word in words}
 
 
 def without_tests(

@@ -28,10 +28,12 @@ def suspects(
     diagnostics: Sequence[Diagnostic],
     only: Sequence[Diagnostic],
     unfrozen: Set[str] = frozenset(),
+    checks: Set[str] = frozenset(),
 ) -> list[Location]:
     """Lines of files in `allowed`; `paths` are those that the user named, if any.
 
-    Files that hold the check's tests are left out unless named or `unfrozen`.
+    Files that hold the check's tests are left out unless named or `unfrozen`. `checks` are files
+    that the check command names: that they ran says nothing about where the program runs.
     Raises `NothingSuspicious` where nothing points anywhere.
     """
     coverage = runner.trace()
@@ -39,7 +41,7 @@ def suspects(
     allowed = without_tests(allowed, nodeids, unfrozen | set(paths))
     evidence = (*runner.targets, *diagnostics)
     executed = {path for covered in coverage for path, _ in covered.lines}
-    elsewhere = all(is_frozen(path) for path in executed)
+    elsewhere = all(is_frozen(path) for path in executed - checks)
     blind = elsewhere and not runner.targets
     may_be_changed = frozenset(allowed)
     found = localise(
