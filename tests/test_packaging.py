@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
 
 ROOT = Path(__file__).parent.parent
 ROOMS = {"clover_code": "cli", "clover_lsp": "lsp", "clover_engine": "engine"}
@@ -89,11 +90,10 @@ def test_constraints_pin_everything_that_is_installed() -> None:
             continue
         seen.add(name)
         for required in importlib.metadata.requires(name) or []:
-            spec, _, marker = required.partition(";")
-            wanted = re.search(r"""extra == ['"]([\w-]+)['"]""", marker)
-            if wanted and wanted[1] not in extras:
+            needed = Requirement(required)
+            if needed.marker and not any(needed.marker.evaluate({"extra": e}) for e in extras):
                 continue
-            child = canonical(re.match(r"[\w.-]+", spec)[0])  # type: ignore[index]
+            child = canonical(needed.name)
             try:
                 version = importlib.metadata.version(child)
             except importlib.metadata.PackageNotFoundError:

@@ -113,7 +113,8 @@ def test_secrets_inside_a_file_do_not_reach_the_model(servers: Any) -> None:
     uri = editor.open("untitled:a.py", f'token = "{secret}"\nx = ')
     editor.suggest(uri)
     (prompt,) = editor.script.prompts()
-    assert secret not in prompt["prefix"] and prompt["prefix"].endswith("x = ")
+    whole = prompt["prefix"] + prompt["must_start_with"]
+    assert secret not in whole and whole.endswith("x = ")
     assert editor.stop() == 0
 
 
