@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from clover_engine.decode.common import Generated, Limits, Sampling, Start, Tally
+from clover_engine.decode.common import Generated, Limits, Sampling, Start, Tally, clean_pass
 from clover_engine.decode.lookup import Lookup
 from clover_engine.model import Clover
 
@@ -122,10 +122,9 @@ def _pass(
     The first row of the block that rides along stands for the token that this very pass decides,
     so the rows after it are the draft. A `size` of 0 or 1 means no block.
     """
-    tally.forward_passes += 1
     if size < 2:
-        hidden, _ = model(torch.tensor([tokens]), cache=start.cache)
-        return sampling.probabilities(model.head(hidden[0])), None
+        return sampling.probabilities(clean_pass(model, tokens, start.cache, tally)), None
+    tally.forward_passes += 1
     block = torch.full((1, 1, size), model.mask_id)
     hidden, ahead = model(torch.tensor([tokens]), block, start.cache)
     tally.denoising_steps += 1
