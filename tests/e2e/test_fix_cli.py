@@ -16,6 +16,8 @@ import pytest
 
 import clover_engine
 
+from .terminal import read_all
+
 FIXTURES = Path(__file__).parents[1] / "fixtures"
 PROJECTS = sorted(
     path.parent.name
@@ -130,20 +132,6 @@ def test_a_terminal_shows_live_progress(make_repo) -> None:
         assert word in shown
     assert b"\r\x1b[K" in shown
     assert b"clover-code fix: fixed shop/invoice.py:18" in shown
-
-
-def read_all(terminal: int) -> bytes:
-    """What a terminal shows until its program ends."""
-    shown = b""
-    while True:
-        try:
-            piece = os.read(terminal, 4096)
-        except OSError:
-            piece = b""
-        if not piece:
-            os.close(terminal)
-            return shown
-        shown += piece
 
 
 @pytest.mark.parametrize("name,code", [("passing", 3), ("flaky", 3)])

@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from .terminal import read_all
+
 COMMAND = [sys.executable, "-m", "clover_code.main"]
 FIX = [*COMMAND, "fix", "--engine", "none", "--jobs", "1", "--check"]
 FAULTY = "engine/valve.py"
@@ -141,7 +143,7 @@ def test_ci_has_plain_lines_and_no_colour_on_a_terminal(root: Path) -> None:
         env=os.environ | {"TERM": "xterm"},
     )
     os.close(theirs)
-    shown = read_all(ours)
+    shown = read_all(ours).decode()
     assert process.wait() == 0
     assert "\x1b" not in shown
     lines = shown.splitlines()
@@ -163,23 +165,9 @@ def test_the_diff_is_coloured_on_a_terminal(root: Path, plain: bool) -> None:
         env=os.environ | {"TERM": "xterm", "NO_COLOR": "1" if plain else ""},
     )
     os.close(theirs)
-    shown = read_all(ours)
+    shown = read_all(ours).decode()
     assert process.wait() == 0
     assert ("\x1b[32m+" in shown) is not plain
-
-
-def read_all(terminal: int) -> str:
-    """What a terminal shows until its program ends."""
-    shown = b""
-    while True:
-        try:
-            piece = os.read(terminal, 4096)
-        except OSError:
-            piece = b""
-        if not piece:
-            os.close(terminal)
-            return shown.decode()
-        shown += piece
 
 
 @pytest.mark.parametrize(
