@@ -7,7 +7,6 @@ Lines move with an edit, so that diagnostics are compared by rule, file and mess
 from __future__ import annotations
 
 import os
-import shutil
 import tempfile
 import time
 from collections import Counter
@@ -18,10 +17,11 @@ from pathlib import Path
 
 from .checks import Check
 from .editing import Editor
-from .errors import Cancelled, UsageError
-from .forkclient import ForkServer, Job, Reply, ServerLost, ServerOptions
+from .errors import UsageError
+from .forkclient import Job, Reply, ServerLost, ServerOptions
 from .lint_output import Finding, read_findings
 from .lints import SCRATCH, Linter
+from .prepared import Prepared
 from .runs import last_line, tail
 from .tool_fixes import Replacement, tool_candidate
 from .types import Candidate, Diagnostic, Edit, Frame, Outcome, Status, TestCoverage, TestFailure
@@ -34,7 +34,7 @@ _MOST_BYTES = 64 << 20
 Key = tuple[str, str, str]
 
 
-class LintRunner:
+class LintRunner(Prepared):
     """A linter and a worktree to run it in; has the methods of `Runner`, for the same callers.
 
     `only` narrows the failures to the diagnostics of some lines (and rules, where `code` is set):
@@ -62,11 +62,11 @@ class LintRunner:
         self.imported_outside: tuple[str, ...] = ()
         self.targets: tuple[Diagnostic, ...] = ()
         """What the baseline reports and a candidate must remove; empty before the baseline."""
-        self._tmp = Path(tempfile.mkdtemp(prefix="lint-", dir=tmp))
-        argv = tuple(word.replace(SCRATCH, str(self._tmp)) for word in self.linter.argv)
+        folder = Path(tempfile.mkdtemp(prefix="lint-", dir=tmp))
+        argv = tuple(word.replace(SCRATCH, str(folder)) for word in self.linter.argv)
         original = original_root.resolve() if original_root is not None else None
-        self._options = ServerOptions(
-            replace(check, argv=argv), self.worktree, self._tmp, original, not network, cwd
+        options = ServerOptions(
+            replace(check, argv=argv), self.worktree, folder, original, not network, cwd
         )
         self._original = original
         self._editor = Editor(self.worktree)
@@ -74,18 +74,7 @@ class LintRunner:
         self._before: Counter[Key] = Counter()
         self._codes: frozenset[int] = frozenset({0})
         self._seconds = 0.0
-        self._stopped = False
-        self._server = ForkServer(self._options)
-
-    @property
-    def isolated(self) -> bool:
-        """Whether runs have no network but their own loopback device."""
-        return self._server.isolated
-
-    @property
-    def isolation_problem(self) -> str:
-        """Why the network could not be taken away; "" where it was."""
-        return self._server.isolation_problem
+        super().__init__(options, folder)
 
     @property
     def failing(self) -> tuple[str, ...]:
@@ -165,16 +154,6 @@ class LintRunner:
         self.targets, self._before = other.targets, other._before
         self._codes, self._seconds = other._codes, other._seconds
 
-    def stop(self) -> None:
-        """From another thread: ends what is running; that call and later ones raise `Cancelled`."""
-        self._stopped = True
-        self._server.interrupt()
-
-    def close(self) -> None:
-        """Ends all processes and removes their files. Safe to call twice."""
-        self._server.close()
-        shutil.rmtree(self._tmp, ignore_errors=True)
-
     # --- what the diagnostics mean --------------------------------------------------------------
 
     def _wanted(self, said: Diagnostic) -> bool:
@@ -227,13 +206,11 @@ class LintRunner:
 
     def _ask(self, job: Job) -> Reply:
         for _ in range(2):
-            if self._stopped:
-                raise Cancelled("stopped by the caller")
+            self._require_going()
             try:
                 return self._server.run(job)
             except ServerLost:
-                self._server.close()
-                self._server = ForkServer(self._options)
+                self._replace_server()
         return Reply(signal=9)
 
     def _diagnostic(self, found: Finding) -> Diagnostic:

@@ -8,18 +8,16 @@ files loaded already, and the original bytes come back.
 
 from __future__ import annotations
 
-import shutil
 import tempfile
 import time
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
-from types import TracebackType
 
 from .checks import Check
 from .editing import Editor, drop_bytecode
-from .errors import Cancelled
-from .forkclient import ForkServer, Job, Reply, ServerLost, ServerOptions
+from .forkclient import Job, Reply, ServerLost, ServerOptions
+from .prepared import Prepared
 from .runs import CoverageLog, Tally, tail
 from .types import Candidate, Diagnostic, Edit, Outcome, TestCoverage
 
@@ -35,7 +33,7 @@ _TRACED_S = 3.0
 """Tests that took this long in all are traced; beyond that, only some of them."""
 
 
-class Runner:
+class Runner(Prepared):
     """A check, a worktree to run it in, and the processes that do it. A context manager.
 
     `timeout_s` replaces the limits that are otherwise derived from the baseline. `tmp` is an
@@ -63,9 +61,9 @@ class Runner:
         self.worktree = worktree.resolve()
         self.timeout_s = timeout_s
         self.imported_outside: tuple[str, ...] = ()
-        self._tmp = Path(tempfile.mkdtemp(prefix="runner-", dir=tmp))
+        folder = Path(tempfile.mkdtemp(prefix="runner-", dir=tmp))
         original = original_root.resolve() if original_root is not None else None
-        self._options = ServerOptions(check, self.worktree, self._tmp, original, not network, cwd)
+        options = ServerOptions(check, self.worktree, folder, original, not network, cwd)
         self._editor = Editor(self.worktree)
         self._born = time.time()
         self._failing: tuple[str, ...] = ()
@@ -79,20 +77,9 @@ class Runner:
         self._hung: tuple[str, ...] = ()
         self._reached: list[str] | None = None
         self._stems: dict[str, frozenset[str]] = {}
-        self._stopped = False
-        self._server = ForkServer(self._options)
+        super().__init__(options, folder)
 
     # --- what others see ----------------------------------------------------------------------
-
-    @property
-    def isolated(self) -> bool:
-        """Whether runs have no network but their own loopback device."""
-        return self._server.isolated
-
-    @property
-    def isolation_problem(self) -> str:
-        """Why the network could not be taken away; "" where it was."""
-        return self._server.isolation_problem
 
     @property
     def failing(self) -> tuple[str, ...]:
@@ -191,27 +178,6 @@ class Runner:
         self._hung, self._reached = other._hung, other._reached
         self.imported_outside = other.imported_outside
         self._prepare()
-
-    def stop(self) -> None:
-        """From another thread: ends what is running; that call and later ones raise `Cancelled`."""
-        self._stopped = True
-        self._server.interrupt()
-
-    def close(self) -> None:
-        """Ends all processes and removes their files. Safe to call twice."""
-        self._server.close()
-        shutil.rmtree(self._tmp, ignore_errors=True)
-
-    def __enter__(self) -> Runner:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        value: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()
 
     # --- the whole check ----------------------------------------------------------------------
 
@@ -360,17 +326,12 @@ class Runner:
             return self._ask(job)
         return reply
 
-    def _require_going(self) -> None:
-        if self._stopped:
-            raise Cancelled("stopped by the caller")
-
     def _tally(self) -> Tally:
         return Tally(silent=self.check.kind == "command")
 
     def _restart(self) -> None:
         self._require_going()
-        self._server.close()
-        self._server = ForkServer(self._options)
+        self._replace_server()
         with suppress(ServerLost):
             self._warm_up()
 
