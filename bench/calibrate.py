@@ -202,8 +202,8 @@ def main() -> None:
     name = f"{args.checkpoint} {args.holes} {'plain' if args.no_heal else 'healed'}"
     points = cached(args.points, name, lambda: model_points(args))
     report(points, args.holes)
-    print("\n# for engine/clover_engine/gate.py")
-    print(f"MODEL_CURVE = ({', '.join(f'{weight:.3f}' for weight in fit(points))})")
+    print("\n# for MODEL_CURVES in engine/clover_engine/gate.py")
+    print(f"({', '.join(f'{weight:.3f}' for weight in fit(points))})")
 
 
 if __name__ == "__main__":

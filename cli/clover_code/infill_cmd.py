@@ -101,7 +101,7 @@ def describe(result: InfillResult, hole: Hole, seconds: float) -> dict[str, Any]
         {
             "text": choice.text.replace("\n", hole.newline),
             "confidence": round(choice.confidence, 4),
-            "shown": is_shown(choice),
+            "shown": is_shown(choice, result.model),
             "finish_reason": choice.finish_reason,
         }
         for choice in sorted(result.choices, key=lambda c: -c.confidence)

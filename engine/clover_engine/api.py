@@ -106,6 +106,8 @@ class Infill:
 class InfillResult:
     choices: tuple[Infill, ...]
     stats: DecodeStats = field(default_factory=DecodeStats)
+    model: str = ""
+    """Which model generated; its name finds its curve in `clover_engine.gate`. Empty: unknown."""
 
 
 @dataclass(frozen=True, slots=True)

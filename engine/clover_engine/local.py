@@ -111,7 +111,9 @@ class LocalEngine:
 
     def infill(self, request: InfillRequest, cancel: CancelToken | None = None) -> InfillResult:
         late = InfillResult((Infill("", 0.0, "deadline"),) * max(1, request.n))
-        return self._call("infill", request, cancel, InfillResult, late)
+        result = self._call("infill", request, cancel, InfillResult, late)
+        process = self._process
+        return result if process is None else replace(result, model=_model(process))
 
     def score(self, request: ScoreRequest, cancel: CancelToken | None = None) -> ScoreResult:
         count = len(request.candidates)
@@ -140,7 +142,7 @@ class LocalEngine:
             ready=ready,
             name="local",
             detail=detail,
-            model=str(process.info.get("model", "")) if process else "",
+            model=_model(process) if process else "",
             checkpoint="" if self._custom else str(self.checkpoint),
             parameters=int(process.info.get("parameters", 0)) if process else 0,
             restarts=restarts,
@@ -295,3 +297,8 @@ class LocalEngine:
             f"the model's process died {failures} times in a row; "
             f"next try in {left:.0f} s; run: clover-code doctor"
         )
+
+
+def _model(process: WorkerProcess) -> str:
+    """The model's name, once it is loaded."""
+    return str(process.info.get("model", ""))

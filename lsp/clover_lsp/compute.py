@@ -99,10 +99,10 @@ class Computer:
         begun = time.monotonic()
         drafts: list[Draft] = []
         try:
-            drafts += model_drafts(self._engine.infill(request, cancel).choices, ask.origin)
+            drafts += model_drafts(self._engine.infill(request, cancel), ask.origin)
             if ask.invoked and not cancel.cancelled and self._settings.completion.alternatives > 1:
                 others = self._engine.infill(self._sampled(request), cancel)
-                drafts += model_drafts(others.choices, ask.origin)
+                drafts += model_drafts(others, ask.origin)
         except EngineError as error:
             found.reason = str(error)
         found.engine_ended = time.monotonic()

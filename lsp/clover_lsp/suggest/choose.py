@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from clover_engine.api import Infill
+from clover_engine.api import InfillResult
 from clover_engine.gate import SHOWN_CONFIDENCE, model_probability
 from clover_lsp.context.confidence import confidence
 from clover_lsp.context.types import Lookup, Place
@@ -19,16 +19,16 @@ SEVERAL = 5
 """Suggestions that are offered where the user asked for them."""
 
 
-def model_drafts(choices: Iterable[Infill], origin: Origin = "model") -> list[Draft]:
+def model_drafts(result: InfillResult, origin: Origin = "model") -> list[Draft]:
     """An engine's texts with the probability that they are right."""
     return [
         Draft(
             choice.text,
-            model_probability(choice.confidence, choice.text),
+            model_probability(choice.confidence, choice.text, result.model),
             origin,
             choice.finish_reason in ("eom", "stop"),
         )
-        for choice in choices
+        for choice in result.choices
     ]
 
 

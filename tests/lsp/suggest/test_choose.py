@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clover_engine.api import Infill
+from clover_engine.api import Infill, InfillResult
 from clover_engine.gate import SHOWN_CONFIDENCE, is_shown, model_probability
 from clover_lsp.context.types import Lookup, Place
 from clover_lsp.suggest.choose import (
@@ -112,23 +114,44 @@ def test_evidence_makes_look_ups_sure() -> None:
 
 
 def test_cut_off_generation_is_known() -> None:
-    drafts = model_drafts([Infill("a", 0.9, "eom"), Infill("b", 0.9, "length")], "prefetch")
+    result = InfillResult((Infill("a", 0.9, "eom"), Infill("b", 0.9, "length")))
+    drafts = model_drafts(result, "prefetch")
     assert [d.complete for d in drafts] == [True, False]
     assert {d.origin for d in drafts} == {"prefetch"}
 
 
-def test_the_gate_wants_text_and_certainty() -> None:
-    assert is_shown(Infill("x", 0.999, "eom"))
-    assert not is_shown(Infill("x", 0.1, "eom"))
-    assert not is_shown(Infill(" \n", 1.0, "eom"))
+MODELS = pytest.mark.parametrize("model", ["clover-nano", "another", ""])
 
 
+@MODELS
+def test_the_gate_wants_text_and_certainty(model: str) -> None:
+    assert is_shown(Infill("x", 0.999, "eom"), model)
+    assert not is_shown(Infill("x", 0.1, "eom"), model)
+    assert not is_shown(Infill(" \n", 1.0, "eom"), model)
+
+
+@MODELS
 @given(st.floats(0, 1), st.floats(0, 1), st.text(max_size=40))
-def test_a_surer_model_is_more_often_right(one: float, other: float, text: str) -> None:
+def test_a_surer_model_is_more_often_right(model: str, one: float, other: float, text: str) -> None:
     low, high = sorted((one, other))
-    assert 0 <= model_probability(low, text) <= model_probability(high, text) <= 1
+    probabilities = [model_probability(sure, text, model) for sure in (low, high)]
+    assert 0 <= probabilities[0] <= probabilities[1] <= 1
 
 
+@MODELS
 @pytest.mark.parametrize("longer", ["a + b", "f(a, b, c)"])
-def test_longer_texts_are_less_often_right(longer: str) -> None:
-    assert model_probability(0.9, longer) < model_probability(0.9, "a")
+def test_longer_texts_are_less_often_right(model: str, longer: str) -> None:
+    assert model_probability(0.9, longer, model) < model_probability(0.9, "a", model)
+
+
+def test_a_curve_is_used_for_its_own_model_only() -> None:
+    result = InfillResult((Infill("f(a, b)", 0.9, "eom"),), model="clover-nano")
+    [nano] = model_drafts(result)
+    [other] = model_drafts(replace(result, model="another"))
+    assert nano.confidence == model_probability(0.9, "f(a, b)", "clover-nano")
+    assert other.confidence == 0.9 ** (1 + 1.25 * 6) != nano.confidence
+
+
+@given(st.floats(0, 1), st.text(max_size=40))
+def test_no_unmeasured_model_is_more_often_right_than_one_token_is(sure: float, text: str) -> None:
+    assert model_probability(sure, text) <= sure
