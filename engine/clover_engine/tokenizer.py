@@ -9,7 +9,7 @@ another model's file may normalise Unicode, as that model was trained.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -105,6 +105,11 @@ class Tokenizer:
     def decode(self, ids: Iterable[int]) -> str:
         """The text of ``ids``; U+FFFD only where a character is cut or broken."""
         return self.decode_bytes(ids).decode("utf-8", errors="replace")
+
+    @property
+    def added(self) -> Mapping[str, int]:
+        """The special tokens' texts and ids."""
+        return self._specials
 
     def special(self, name: str) -> int | None:
         """The id of the special token ``name``, or None where the vocabulary has none."""

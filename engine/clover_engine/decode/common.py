@@ -26,6 +26,8 @@ class Limits:
     cancel: CancelToken | None = None
     stopped: Callable[[list[int]], bool] | None = None
     """True once the committed tokens contain a stop string."""
+    on_token: Callable[[int], None] | None = None
+    """Told of each committed token that is part of the result (streaming)."""
 
     def interrupted(self) -> FinishReason | None:
         if self.cancel is not None and self.cancel.cancelled:
@@ -108,6 +110,8 @@ class Generated:
             self.reason = "eom"
             return True
         self.tokens.append(token)
+        if limits.on_token is not None:
+            limits.on_token(token)
         if limits.stopped is not None and limits.stopped(self.tokens):
             self.reason = "stop"
             return True

@@ -1,0 +1,287 @@
+"""The in-process engine: a checkpoint in this process that converses, decides and fills holes.
+
+`clover_engine.load` makes it. Unlike the worker (`local.py`) it lives and dies with the caller, and
+imports torch at once. One call at a time: calls from several threads take turns.
+"""
+
+from __future__ import annotations
+
+import codecs
+import os
+import threading
+import time
+from collections.abc import Callable
+from functools import cached_property
+from pathlib import Path
+
+import torch
+
+from clover_engine.api import (
+    CancelToken,
+    ClozeRequest,
+    ClozeResult,
+    FinishReason,
+    Health,
+    InfillRequest,
+    InfillResult,
+    ScoreRequest,
+    ScoreResult,
+)
+from clover_engine.chat import ChatTemplate, Conversation, stop_tokens
+from clover_engine.decode import autoregressive, decisions, diffusion, speculative
+from clover_engine.decode.common import Generated, Limits, Sampling, Start, Tally
+from clover_engine.decode.lookup import Lookup
+from clover_engine.embedded import EmbeddedEngine
+from clover_engine.errors import RequestError
+from clover_engine.generation import (
+    Decision,
+    DecisionRequest,
+    DecisionResult,
+    GenerateRequest,
+    GenerateResult,
+    Message,
+    OnPiece,
+    Piece,
+    Question,
+)
+from clover_engine.model import Clover, load_model
+from clover_engine.prefill import PrefixCache
+from clover_engine.thinking import ThinkingSplit
+from clover_engine.tokenizer import Tokenizer
+from clover_engine.validation import check_decision, check_generate
+
+MAX_BLOCK = 32
+LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+
+
+class InProcessEngine:
+    """`Engine` and `TextEngine` over one loaded checkpoint."""
+
+    def __init__(self, model: Clover, tokenizer: Tokenizer, folder: Path) -> None:
+        self.model, self.tok, self.folder = model, tokenizer, folder
+        self.template = ChatTemplate.load(folder, tokenizer)
+        self.stops = stop_tokens(folder, tokenizer)
+        self.prefix = PrefixCache(model)
+        mask = model.config.mask_token_id
+        self._banned = None if mask is None else torch.tensor([mask])
+        self._turn = threading.Lock()
+        self._closed = False
+
+    @classmethod
+    def load(cls, folder: Path, threads: int = 0) -> InProcessEngine:
+        """Raises CheckpointError."""
+        if threads:
+            torch.set_num_threads(threads)
+        tokenizer = Tokenizer.load(folder / "tokenizer.json")
+        return cls(load_model(folder), tokenizer, folder)
+
+    @torch.inference_mode()
+    def generate(
+        self,
+        request: GenerateRequest,
+        cancel: CancelToken | None = None,
+        on_piece: OnPiece | None = None,
+    ) -> GenerateResult:
+        """See `GenerateRequest`; pieces come as tokens are committed.
+
+        Raises RequestError for a conversation that leaves no room for an answer.
+        """
+        check_generate(request)
+        conversation = self._conversation(request.messages, request.thinking)
+        context = self.model.config.max_position_embeddings
+        room = context - len(conversation.tokens) - 1
+        if room < 1:
+            raise RequestError(
+                f"the conversation has {len(conversation.tokens)} tokens, the model reads "
+                f"{context} with its answer; shorten it"
+            )
+        began, tally = time.monotonic(), Tally()
+        limits = self._limits(min(request.max_new_tokens, room), request.deadline_s, cancel)
+        limits.stop_ids = self.stops
+        text = _Text(self.tok, conversation, request.stop, on_piece)
+        limits.on_token, limits.stopped = text.add, text.stopped
+        with self._turn:
+            start, cached = self._start(conversation.tokens, limits, tally)
+            out = self._decode(request, start, limits, tally, conversation.tokens)
+        text.end()
+        stats = tally.stats(len(conversation.tokens) - cached, cached, time.monotonic() - began)
+        reason: FinishReason = "stop" if text.found_stop else out.reason
+        return GenerateResult(text.answered, text.split.thinking, reason, stats)
+
+    @torch.inference_mode()
+    def decide(self, request: DecisionRequest, cancel: CancelToken | None = None) -> DecisionResult:
+        """See `DecisionRequest`. Raises RequestCancelled when cancelled or late."""
+        check_decision(request)
+        began, tally = time.monotonic(), Tally()
+        limits = self._limits(0, request.deadline_s, cancel)
+        groups = [request.questions] if request.joint else [(q,) for q in request.questions]
+        prefill = reused = 0
+        found: list[Decision] = []
+        with self._turn:
+            for questions in groups:
+                tokens = self._decision_prompt(request.material, questions)
+                start, cached = self._start(tokens, limits, tally)
+                prefill, reused = prefill + len(tokens) - cached, reused + cached
+                options = [self._letters[: len(q.options)] for q in questions]
+                for row in decisions.decide(self.model, start, options, limits, tally):
+                    found.append(Decision(int(row.argmax()), tuple(row.tolist())))
+        stats = tally.stats(prefill, reused, time.monotonic() - began)
+        return DecisionResult(tuple(found), stats)
+
+    def infill(self, request: InfillRequest, cancel: CancelToken | None = None) -> InfillResult:
+        with self._turn:
+            return self._holes.infill(request, cancel)
+
+    def score(self, request: ScoreRequest, cancel: CancelToken | None = None) -> ScoreResult:
+        with self._turn:
+            return self._holes.score(request, cancel)
+
+    def cloze(self, request: ClozeRequest, cancel: CancelToken | None = None) -> ClozeResult:
+        with self._turn:
+            return self._holes.cloze(request, cancel)
+
+    def health(self) -> Health:
+        return Health(
+            not self._closed,
+            "in-process",
+            "closed; load the checkpoint again" if self._closed else "",
+            self.folder.name,
+            str(self.folder),
+            self.model.parameter_count(),
+            pid=os.getpid(),
+        )
+
+    def close(self) -> None:
+        """Forgets the cached contexts; the weights go with the last reference to the engine."""
+        self._closed = True
+        self.prefix = PrefixCache(self.model)
+
+    @cached_property
+    def _holes(self) -> EmbeddedEngine:
+        return EmbeddedEngine(self.model, self.tok, str(self.folder))
+
+    def _conversation(self, messages: tuple[Message, ...], thinking: bool) -> Conversation:
+        if self.template is None:
+            raise RequestError(
+                f"{self.folder.name} has no chat template, so it cannot converse; load a "
+                "checkpoint with chat_template.jinja, or use infill"
+            )
+        return self.template.encode(messages, thinking)
+
+    def _limits(
+        self, max_tokens: int, deadline_s: float | None, cancel: CancelToken | None
+    ) -> Limits:
+        deadline = None if deadline_s is None else time.monotonic() + deadline_s
+        return Limits(max_tokens, frozenset(), deadline, cancel)
+
+    def _start(self, tokens: list[int], limits: Limits, tally: Tally) -> tuple[Start, int]:
+        return self.prefix.start(tokens, limits, tally)
+
+    def _decode(
+        self,
+        request: GenerateRequest,
+        start: Start,
+        limits: Limits,
+        tally: Tally,
+        context: list[int],
+    ) -> Generated:
+        config = self.model.config
+        size = min(request.block_size or config.block_size, MAX_BLOCK)
+        sampling = Sampling(request.temperature, request.top_p, self._banned)
+        generator = torch.Generator().manual_seed(request.seed)
+        args = (self.model, start, limits, sampling)
+        if request.mode == "ar":
+            return autoregressive.decode(*args, tally, generator)
+        if request.mode == "speculative":
+            lookup = Lookup([], context, [])
+            return speculative.decode(
+                *args, tally, block_size=size, lookup=lookup, generator=generator
+            )
+        threshold = config.threshold if request.threshold is None else request.threshold
+        return diffusion.decode(
+            *args, tally, block_size=size, threshold=threshold, generator=generator
+        )
+
+    @cached_property
+    def _letters(self) -> list[int]:
+        """One token for each letter that names an option."""
+        for form in (" {}", "{}"):
+            ids = [self.tok.encode(form.format(letter)) for letter in LETTERS]
+            if all(len(i) == 1 for i in ids):
+                return [i[0] for i in ids]
+        raise RequestError("this model's tokenizer splits single letters; it cannot decide")
+
+    def _decision_prompt(self, material: str, questions: tuple[Question, ...]) -> list[int]:
+        text = decision_text(material, questions)
+        if self.template is None:
+            tokens = self.tok.encode(text + "\nAnswers:")
+        else:
+            tokens = self.template.encode((Message("user", text),), thinking=False).tokens
+        context = self.model.config.max_position_embeddings
+        if len(tokens) + len(questions) > context:
+            raise RequestError(
+                f"material and questions have {len(tokens)} tokens, the model reads {context}; "
+                "shorten the material"
+            )
+        return tokens
+
+
+def decision_text(material: str, questions: tuple[Question, ...]) -> str:
+    """What a model reads to decide: the material, then numbered questions with lettered options."""
+    parts = [material.rstrip("\n"), ""]
+    for number, question in enumerate(questions, 1):
+        parts.append(f"{number}. {question.text}")
+        parts += [f"{LETTERS[i]}. {option}" for i, option in enumerate(question.options)]
+        parts.append("")
+    parts.append("Answer every question with the letter of the right option, in order.")
+    return "\n".join(parts)
+
+
+class _Text:
+    """Tokens becoming text: whole characters only, cut at stop strings, thinking split off."""
+
+    def __init__(
+        self,
+        tok: Tokenizer,
+        conversation: Conversation,
+        stops: tuple[str, ...],
+        on_piece: OnPiece | None,
+    ) -> None:
+        self._tok = tok
+        self._stops = stops
+        self._hold = max((len(s) for s in stops), default=1) - 1
+        self._tell: Callable[[Piece], None] = on_piece or (lambda piece: None)
+        self._bytes = codecs.getincrementaldecoder("utf-8")("replace")
+        self._pending = ""  # of the answer: may be the beginning of a stop string
+        self.split = ThinkingSplit(conversation.opening)
+        self.answered = ""
+        self.found_stop = False
+
+    def add(self, token: int) -> None:
+        self._feed(self._bytes.decode(self._tok.piece(token)))
+
+    def stopped(self, tokens: list[int]) -> bool:
+        return self.found_stop
+
+    def end(self) -> None:
+        self._feed(self._bytes.decode(b"", final=True), last=True)
+
+    def _feed(self, text: str, last: bool = False) -> None:
+        for piece in self.split.feed(text, last=last):
+            if piece.kind == "answer":
+                self._pending += piece.text
+            else:
+                self._tell(piece)
+        self._release(last)
+
+    def _release(self, last: bool) -> None:
+        """Hands on what no stop string can begin in; a stop string ends the answer."""
+        if self.found_stop:
+            return
+        cuts = [self._pending.index(s) for s in self._stops if s in self._pending]
+        self.found_stop = bool(cuts)
+        sure = min(cuts) if cuts else len(self._pending) - (0 if last else self._hold)
+        if sure > 0:
+            self.answered += self._pending[:sure]
+            self._tell(Piece(self._pending[:sure], "answer"))
+            self._pending = self._pending[sure:]
