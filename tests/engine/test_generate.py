@@ -1,4 +1,4 @@
-"""`clover_engine.load(folder).generate(…)`: templates, thinking, streaming, and the decoders' law."""
+"""`clover_engine.load(folder).generate(…)`: templates, thinking, streaming, the decoders' law."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tiny checkpoints that converse: a tokenizer, templates, and networks of a few thousand weights."""
+"""Tiny checkpoints that converse: a tokenizer, templates, networks of a few thousand weights."""
 
 from __future__ import annotations
 
