@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from clover_code import __version__
+from clover_code.errors import UserError
 from clover_engine.api import Health, InfillRequest
 from clover_engine.errors import EngineError
 from clover_engine.local import LocalEngine, checkpoint_path, install_command
@@ -34,10 +35,14 @@ EXAMPLES = """\
 examples:
   clover-code doctor
   clover-code doctor --no-start --json
+  clover-code doctor --plan                       what a GPU of which size can serve
+  clover-code doctor --plan --gpu-memory 24GB --bits 4
+  clover-code doctor --plan --model DIR --gpu-memory 16GB --json
 
 exit codes:
-  0  everything is there and the model answers
-  1  something is missing (each line says what to run)
+  0  everything is there and the model answers; with --plan: the model fits
+  1  something is missing (each line says what to run); with --plan: it does not fit
+  2  the model or the amount of memory cannot be understood
 """
 
 
@@ -62,11 +67,29 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     )
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     parser.add_argument("--no-start", action="store_true", help="do not start the model")
+    planner = parser.add_argument_group("memory planner")
+    planner.add_argument("--plan", action="store_true", help="plan memory, look at nothing else")
+    planner.add_argument(
+        "--model",
+        default="clover-35b-a3b",
+        metavar="DIR|NAME",
+        help="a checkpoint's folder or a known model (default: %(default)s)",
+    )
+    planner.add_argument("--gpu-memory", metavar="SIZE", help="of each card, for example 16GB")
+    planner.add_argument(
+        "--bits", type=int, choices=(16, 8, 4), help="of the weights (default: as stored)"
+    )
+    planner.add_argument(
+        "--tp", type=int, default=1, metavar="N", help="cards that share the model"
+    )
+    planner.add_argument("--context-length", type=int, metavar="TOKENS", help="to make room for")
     parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
     """Runs the subcommand and returns its exit code."""
+    if args.plan:
+        return run_plan(args)
     checks = [check_python(), check_self(), check_git()]
     checks += (check_package(name, base_install_command()) for name in BASE_PACKAGES)
     custom_worker = bool(os.environ.get("CLOVER_WORKER"))
@@ -79,6 +102,25 @@ def run(args: argparse.Namespace) -> int:
         checks.append(check)
     report(checks, health, args.json)
     return 0 if all(check.ok for check in checks) else 1
+
+
+def run_plan(args: argparse.Namespace) -> int:
+    """Prints what fits where; nothing is started or loaded."""
+    from clover_code.plan_output import print_overview, print_plan
+    from clover_engine.plan import find_model, parse_memory, plan
+    from clover_engine.sizes import Precision
+
+    model = find_model(args.model)
+    precision = None if args.bits is None else Precision(args.bits)
+    if args.gpu_memory is None:
+        print_overview(model, precision, args.json)
+        return 0
+    if args.context_length is not None and args.context_length < 1:
+        raise UserError("--context-length counts tokens, from 1")
+    memory = parse_memory(args.gpu_memory)
+    found = plan(model, precision, memory, gpus=args.tp, context=args.context_length)
+    print_plan(found, args.json)
+    return 0 if found.fits else 1
 
 
 def base_install_command() -> str:

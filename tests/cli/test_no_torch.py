@@ -13,7 +13,10 @@ import clover_lsp
 import clover_patcher
 
 HEAVY = ("torch", "numpy", "safetensors", "tokenizers", "transformers")
-LIGHT_ENGINE = ("api", "errors", "gate", "local", "process", "testing", "validation", "worker")
+LIGHT_ENGINE = (
+    "api", "errors", "gate", "local", "model.config", "plan", "process", "sizes", "testing",
+    "validation", "worker",
+)  # fmt: skip
 
 
 def light_modules() -> list[str]:
