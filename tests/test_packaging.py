@@ -24,10 +24,12 @@ WEIGHTS = "clover_engine/weights/nano"
 MAX_LINES = 420
 
 ENGINE_CLIENT = {"clover_engine.api", "clover_engine.errors", "clover_engine.gate"}
+CLIENTS = ("address", "llamacpp", "sglang")
+ENGINES = {"clover_engine.local", *(f"clover_engine.clients.{n}" for n in CLIENTS)}
 ALLOWED = {
     "clover_engine": {"clover_engine"},
     "clover_patcher": {"clover_patcher", *ENGINE_CLIENT},
-    "clover_lsp": {"clover_lsp", "clover_patcher", *ENGINE_CLIENT, "clover_engine.local"},
+    "clover_lsp": {"clover_lsp", "clover_patcher", *ENGINE_CLIENT, *ENGINES},
     "clover_code": {*ROOMS},
 }
 

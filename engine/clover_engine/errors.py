@@ -7,6 +7,7 @@
     ├── EngineUnavailable    the engine cannot be started or reached
     ├── EngineCrashed        the worker died during this request; the next request restarts it
     ├── RequestError         the request itself is malformed (an empty candidate list, a bad mode)
+    │   └── Unsupported      it is well-formed, but this engine can never do it; another may
     └── RequestCancelled     the caller cancelled; carries nothing, nothing was applied
 
 Every message is one line and ends with what the user can do next.
@@ -33,6 +34,10 @@ class EngineCrashed(EngineError):
 
 class RequestError(EngineError):
     """The request is malformed."""
+
+
+class Unsupported(RequestError):
+    """This engine cannot do what is asked, whoever asks (exact scores, a chat); another may."""
 
 
 class RequestCancelled(EngineError):

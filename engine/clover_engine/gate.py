@@ -50,7 +50,7 @@ def unmeasured_probability(confidence: float, text: str) -> float:
     than are counted here, and the end of the text is a decision too: hence a quarter more, and one.
     """
     tokens = len(_TOKEN.findall(text))
-    return min(max(confidence, 0.0), 1.0) ** (1 + 1.25 * tokens)
+    return math.pow(min(max(confidence, 0.0), 1.0), 1 + 1.25 * tokens)
 
 
 def model_features(confidence: float, text: str) -> tuple[float, ...]:

@@ -1,18 +1,18 @@
 """Which engine answers: an ordered list of providers, the first healthy one that fits wins.
 
-A provider that fails is left alone for a while (longer each time), the next one takes over, and
-it is tried again when its pause is over. Interactive calls go first: while one runs, background
-calls (repairs, prefetches) wait, and one that is running is stopped and asked again afterwards.
+A provider that fails is left alone until its pause is over or its server is back (`providers.py`),
+and the next one takes over, in the same request as long as its deadline allows. Interactive calls
+go first (`turns.py`): while one runs, background calls (repairs, prefetches) wait, and one that is
+running is stopped and asked again afterwards.
 """
 
 from __future__ import annotations
 
-import contextlib
 import logging
-import threading
+import os
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import TypeVar
 
 from clover_engine.api import (
@@ -27,142 +27,24 @@ from clover_engine.api import (
     ScoreResult,
 )
 from clover_engine.errors import (
-    EngineCrashed,
     EngineError,
     EngineUnavailable,
     RequestCancelled,
     RequestError,
+    Unsupported,
 )
-from clover_lsp.settings import EngineName
+from clover_lsp.providers import Provider
+from clover_lsp.servers import SERVERS, embedded_provider, server_provider, where_to_set
+from clover_lsp.settings import ServerName, Settings
+from clover_lsp.turns import Turns
 
 log = logging.getLogger(__name__)
 
-NANO_LANGUAGES = frozenset({"python"})
-"""What the shipped model was trained on."""
-MAX_PAUSE_S = 60.0
-_YIELD_CHECK_S = 0.05
+SERVER_SHARE = 0.6
+"""Part of a deadline that a server gets where another engine can answer after it."""
 
+Request = InfillRequest | ScoreRequest | ClozeRequest
 Result = TypeVar("Result", InfillResult, ScoreResult, ClozeResult)
-
-
-@dataclass
-class Provider:
-    """One engine, when it may be asked, and for which languages (None: all)."""
-
-    name: str
-    make: Callable[[], Engine]
-    languages: frozenset[str] | None = None
-    failures: int = 0
-    not_before: float = 0.0
-    error: str = ""
-    is_starting: bool = False
-    _engine: Engine | None = None
-    _lock: threading.Lock = field(default_factory=threading.Lock)
-
-    def knows(self, language: str) -> bool:
-        return self.languages is None or language in self.languages
-
-    @property
-    def engine(self) -> Engine:
-        """Made on first use."""
-        with self._lock:
-            if self._engine is None:
-                self._engine = self.make()
-            return self._engine
-
-    def health(self) -> Health | None:
-        """None before first use."""
-        return None if self._engine is None else self._engine.health()
-
-    def start(self) -> None:
-        """Makes the engine ready; blocks while a model loads. A failure counts as one."""
-        from clover_engine.local import LocalEngine
-
-        engine = self.engine
-        if isinstance(engine, LocalEngine):
-            health = engine.health(start=True)
-            if not health.ready:
-                self.failed(EngineUnavailable(health.detail))
-        self.is_starting = False
-
-    def failed(self, error: EngineError) -> None:
-        """A first crash restarts at once; failures in a row wait twice as long each time."""
-        self.failures += 1
-        once = self.failures == 1 and isinstance(error, EngineCrashed)
-        pause = 0.0 if once else min(MAX_PAUSE_S, 0.5 * 2.0**self.failures)
-        self.not_before = time.monotonic() + pause
-        self.error = str(error)
-
-    def succeeded(self) -> bool:
-        """True where this is news."""
-        was_down = self.failures > 0
-        self.failures, self.not_before, self.error = 0, 0.0, ""
-        return was_down
-
-    def close(self) -> None:
-        with self._lock:
-            if self._engine is not None:
-                self._engine.close()
-
-
-class _Linked(CancelToken):
-    """Cancelled by itself or by the caller's token."""
-
-    __slots__ = ("_outer",)
-
-    def __init__(self, outer: CancelToken | None) -> None:
-        super().__init__()
-        self._outer = outer
-
-    @property
-    def preempted(self) -> bool:
-        return self._event.is_set()
-
-    @property
-    def given_up(self) -> bool:
-        return self._outer is not None and self._outer.cancelled
-
-    @property
-    def cancelled(self) -> bool:
-        return self._event.is_set() or self.given_up
-
-
-class Turns:
-    """Interactive calls first. Any thread."""
-
-    def __init__(self) -> None:
-        self._changed = threading.Condition()
-        self._interactive = 0
-        self._background: set[_Linked] = set()
-
-    @contextlib.contextmanager
-    def interactive(self) -> Iterator[None]:
-        with self._changed:
-            self._interactive += 1
-            for token in self._background:
-                token.cancel()
-        try:
-            yield
-        finally:
-            with self._changed:
-                self._interactive -= 1
-                self._changed.notify_all()
-
-    @contextlib.contextmanager
-    def background(self, outer: CancelToken | None) -> Iterator[_Linked]:
-        """Waits until no interactive call runs; the token is set when one comes."""
-        token = _Linked(outer)
-        with self._changed:
-            while self._interactive:
-                if token.given_up:
-                    raise RequestCancelled("cancelled while waiting for its turn")
-                self._changed.wait(_YIELD_CHECK_S)
-            self._background.add(token)
-        try:
-            yield token
-        finally:
-            with self._changed:
-                self._background.discard(token)
 
 
 class Engines:
@@ -175,13 +57,16 @@ class Engines:
         changed: Callable[[], None] = lambda: None,
     ) -> None:
         self.providers = providers
+        for provider in providers:
+            provider.changed = self._provider_changed
         self.reason = reason
         """Why these providers: words for the status."""
         self.changed = changed
         self._turns = Turns()
 
-    def interactive(self, language: str) -> Engine | None:
-        """The engine for what a user waits for; None where no provider knows the language."""
+    def interactive(self, language: str | None) -> Engine | None:
+        """The engine for what a user waits for; None where no provider knows the language (any
+        language, if that is None)."""
         return self._routed(language, background=False, retries=0)
 
     def background(self, language: str, retries: int = 3) -> Engine | None:
@@ -189,21 +74,31 @@ class Engines:
         again up to `retries` times, then raises `RequestCancelled`."""
         return self._routed(language, background=True, retries=retries)
 
-    def _routed(self, language: str, *, background: bool, retries: int) -> Engine | None:
+    def _routed(self, language: str | None, *, background: bool, retries: int) -> Engine | None:
         fitting = [provider for provider in self.providers if provider.knows(language)]
         if not fitting:
             return None
         return _Routed(fitting, self._turns, self.changed, background, retries)
 
+    def _provider_changed(self) -> None:
+        self.changed()
+
     def warm(self, language: str) -> None:
-        """Makes the first provider for the language ready; blocks. Failures show in `describe`."""
+        """Makes the first provider for the language that can be had ready; blocks. Failures show
+        in `describe`."""
         for provider in self.providers:
-            if provider.knows(language) and time.monotonic() >= provider.not_before:
-                if not provider.engine.health().ready:
-                    provider.is_starting = True
-                    self.changed()
+            if not provider.knows(language) or not provider.is_due:
+                continue
+            health = provider.health()
+            if health is None or not health.ready:
+                provider.is_starting = True
+                self.changed()
+                try:
                     provider.start()
+                finally:
+                    provider.is_starting = False
                     self.changed()
+            if not provider.failures:
                 return
 
     @property
@@ -215,7 +110,7 @@ class Engines:
         """(Does it work?, which engine answers and why) in words, for one language or all."""
         if not self.providers:
             return True, f"no model ({self.reason}); only repository look-up suggests"
-        fitting = [p for p in self.providers if language is None or p.knows(language)]
+        fitting = [p for p in self.providers if p.knows(language)]
         if not fitting:
             names = ", ".join(p.name for p in self.providers)
             return True, f"the {names} model does not know {language}: only look-up suggests"
@@ -225,8 +120,17 @@ class Engines:
             return False, "; ".join(problems)
         health = up.health()
         model = f" {health.model}" if health is not None and health.model else ""
-        text = f"{up.name}{model} ({self.reason})"
-        return True, "; ".join([text, *problems])
+        name = up.name + model + (f" at {up.where}" if up.where else "")
+        if self.stands_in(language):
+            said = [*problems, f"{name} answers meanwhile", up.note]
+        else:
+            said = [f"{name} ({self.reason})", up.note, *problems]
+        return True, "; ".join(filter(None, said))
+
+    def stands_in(self, language: str | None = None) -> bool:
+        """Does another engine answer than the one that was chosen first?"""
+        first = next((p for p in self.providers if p.knows(language)), None)
+        return first is not None and first.failures > 0
 
     def close(self) -> None:
         for provider in self.providers:
@@ -251,13 +155,13 @@ class _Routed:
         self._retries = retries
 
     def infill(self, request: InfillRequest, cancel: CancelToken | None = None) -> InfillResult:
-        return self._call(lambda engine, token: engine.infill(request, token), cancel)
+        return self._call(InfillResult, request, cancel)
 
     def score(self, request: ScoreRequest, cancel: CancelToken | None = None) -> ScoreResult:
-        return self._call(lambda engine, token: engine.score(request, token), cancel)
+        return self._call(ScoreResult, request, cancel)
 
     def cloze(self, request: ClozeRequest, cancel: CancelToken | None = None) -> ClozeResult:
-        return self._call(lambda engine, token: engine.cloze(request, token), cancel)
+        return self._call(ClozeResult, request, cancel)
 
     def health(self) -> Health:
         for provider in self._providers:
@@ -270,15 +174,15 @@ class _Routed:
         """The engines are shared; `Engines.close` ends them."""
 
     def _call(
-        self, call: Callable[[Engine, CancelToken | None], Result], cancel: CancelToken | None
+        self, kind: type[Result], request: Request, cancel: CancelToken | None
     ) -> Result:
         if not self._background:
             with self._turns.interactive():
-                return self._first(call, cancel)
+                return self._first(kind, request, cancel)
         for _ in range(self._retries + 1):
             with self._turns.background(cancel) as token:
                 try:
-                    result = self._first(call, token)
+                    result = self._first(kind, request, token)
                 except RequestCancelled:
                     if token.given_up:
                         raise
@@ -287,16 +191,19 @@ class _Routed:
                     return result
         raise RequestCancelled("more urgent requests came first; ask again")
 
-    def _first(
-        self, call: Callable[[Engine, CancelToken | None], Result], cancel: CancelToken | None
-    ) -> Result:
+    def _first(self, kind: type[Result], request: Request, cancel: CancelToken | None) -> Result:
         """The first provider's result that is no failure."""
-        now = time.monotonic()
-        due = [p for p in self._providers if now >= p.not_before]
+        due = [provider for provider in self._providers if provider.is_due]
+        begun = time.monotonic()
         last: EngineError | None = None
-        for provider in due:
+        late: Result | None = None
+        for at, provider in enumerate(due):
+            has_next = at + 1 < len(due)
+            ask = _within(request, time.monotonic() - begun, provider.is_served and has_next)
             try:
-                result = call(provider.engine, cancel)
+                result = _asked(provider.engine, kind, ask, cancel)
+            except Unsupported as error:
+                last = last or error
             except (RequestCancelled, RequestError):
                 raise
             except EngineError as error:
@@ -305,13 +212,46 @@ class _Routed:
                 self._changed()
                 last = error
             else:
-                if provider.succeeded():
+                if provider.is_served and _is_late(result):
+                    late = result
+                    if provider.missed():
+                        self._changed()
+                    continue
+                if provider.succeeded(getattr(result, "model", "")):
                     self._changed()
                 return result
+        if late is not None:
+            return late
         if last is not None:
             raise type(last)(*last.args)
         first = self._providers[0]
         raise EngineUnavailable(f"{first.name}: {first.error or 'not available'}")
+
+
+def _asked(
+    engine: Engine, kind: type[Result], request: Request, cancel: CancelToken | None
+) -> Result:
+    call: Callable[[Request, CancelToken | None], Result]
+    call = getattr(engine, _CALLS[kind])
+    return call(request, cancel)
+
+
+_CALLS: Mapping[type, str] = {InfillResult: "infill", ScoreResult: "score", ClozeResult: "cloze"}
+
+
+def _within(request: Request, spent_s: float, shares: bool) -> Request:
+    """The request with what is left of its deadline, or the first part of that."""
+    if request.deadline_s is None:
+        return request
+    left = max(0.0, request.deadline_s - spent_s)
+    return replace(request, deadline_s=left * SERVER_SHARE if shares else left)
+
+
+def _is_late(result: InfillResult | ScoreResult | ClozeResult) -> bool:
+    """Did the deadline come before there was anything?"""
+    return isinstance(result, InfillResult) and all(
+        choice.finish_reason == "deadline" and not choice.text for choice in result.choices
+    )
 
 
 def _is_cut_off(result: InfillResult | ScoreResult | ClozeResult) -> bool:
@@ -321,25 +261,23 @@ def _is_cut_off(result: InfillResult | ScoreResult | ClozeResult) -> bool:
     )
 
 
-def embedded_provider() -> Provider:
-    """The shipped model in its own process; everything heavy starts on first use."""
+def choose_engines(
+    settings: Settings, environ: Mapping[str, str] = os.environ, *, alone: bool = False
+) -> Engines:
+    """The providers for the setting `engine`; `alone`: a server that is named has no stand-in.
 
-    def make() -> Engine:
-        from clover_engine.local import LocalEngine
-
-        return LocalEngine()
-
-    return Provider("embedded", make, NANO_LANGUAGES)
-
-
-PROVIDERS: dict[str, Callable[[], Provider]] = {"embedded": embedded_provider}
-"""In the order in which `auto` tries them."""
-
-
-def choose_engines(name: EngineName) -> Engines:
-    """The providers for the setting `engine`."""
+    A server that is named without an address is a reason, in words, not an exception.
+    """
+    name = settings.engine
     if name == "none":
         return Engines([], "by setting")
+    if name == "embedded":
+        return Engines([embedded_provider()], "by setting")
+    wanted: Sequence[ServerName] = SERVERS if name == "auto" else (name,)
+    found = [server_provider(each, settings, environ) for each in wanted]
+    servers = [provider for provider in found if provider is not None]
+    embedded = [] if alone and servers else [embedded_provider()]
     if name == "auto":
-        return Engines([make() for make in PROVIDERS.values()], "auto: the first that answers")
-    return Engines([PROVIDERS[name]()], "by setting")
+        return Engines([*servers, *embedded], "auto: the first that answers")
+    reason = "by setting" if servers else f"{name} has no address: set {where_to_set(name)}"
+    return Engines([*servers, *embedded], reason)

@@ -36,7 +36,7 @@ from clover_lsp.protocol import CloverProtocol, make_converter
 from clover_lsp.scheduler import Tickets, Workers
 from clover_lsp.settings import SECTION, Settings
 from clover_lsp.settings_read import read_settings
-from clover_lsp.status import Report, Status
+from clover_lsp.status import Kind, Report, Status
 from clover_lsp.text import Encoding
 from clover_lsp.workspace import Workspace
 
@@ -73,9 +73,13 @@ class CloverServer(LanguageServer):
     protocol: CloverProtocol
 
     def __init__(
-        self, version: str = "", engines: Callable[[Settings], Engines] | None = None
+        self,
+        version: str = "",
+        engines: Callable[[Settings], Engines] | None = None,
+        fixed_settings: object = None,
     ) -> None:
-        """`version` is what clients are told; `engines` replaces the choice by setting (tests)."""
+        """`version` is what clients are told; `engines` replaces the choice by setting (tests).
+        `fixed_settings` win over whatever the client sends."""
         super().__init__(
             "clover-code",
             version,
@@ -84,7 +88,7 @@ class CloverServer(LanguageServer):
             protocol_cls=CloverProtocol,
             converter_factory=make_converter,
         )
-        self._make_engines = engines or (lambda settings: choose_engines(settings.engine))
+        self._make_engines = engines or choose_engines
         self._on_initialize: list[Callable[[types.InitializeParams], None]] = []
         self._on_settings: list[Callable[[Settings], None]] = []
         self._on_ready: list[Callable[[], None]] = []
@@ -93,6 +97,7 @@ class CloverServer(LanguageServer):
         """The client's process, where it was seen alive on this machine: in another container, or
         on another machine, its number says nothing."""
         self._first_settings: object = None
+        self._fixed_settings = fixed_settings
         self._complained: set[str] = set()
         self._tasks: set[asyncio.Task[Any]] = set()
         self.buffers = Workspace()
@@ -182,7 +187,7 @@ class CloverServer(LanguageServer):
     def apply_settings(self, raw: object) -> None:
         """Takes over what a client sent, above what it said at the start; says once what is wrong
         in it."""
-        settings, complaints = read_settings(self._first_settings, raw)
+        settings, complaints = read_settings(self._first_settings, raw, self._fixed_settings)
         for complaint in complaints:
             log.warning("%s", complaint.text)
             if complaint.text not in self._complained:
@@ -192,7 +197,8 @@ class CloverServer(LanguageServer):
                     types.ShowMessageParams(kind, f"clover-code: {complaint.text}")
                 )
         before, self.settings = self.settings, settings
-        if before.engine != settings.engine or not self.engine.providers:
+        engines = [(s.engine, s.sglang, s.llamacpp) for s in (before, settings)]
+        if engines[0] != engines[1] or not self.engine.providers:
             old, self.engine = self.engine, self._make_engines(settings)
             self.engine.changed = self.engine_changed
             self.workers.background.submit(old.close)
@@ -211,7 +217,8 @@ class CloverServer(LanguageServer):
         self._language = language or self._language
         works, text = self.engine.describe(self._language)
         self.status.busy("engine", self.engine.is_loading)
-        self.status.report("engine", Report("Normal" if works else "Error", text))
+        kind: Kind = "Warning" if self.engine.stands_in(self._language) else "Normal"
+        self.status.report("engine", Report(kind if works else "Error", text))
 
     def guard(self, call: Callable[..., Any], *arguments: Any) -> Any:
         """Calls; an exception is logged and gives None."""

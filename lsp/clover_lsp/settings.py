@@ -18,7 +18,8 @@ from clover_engine.gate import SHOWN_CONFIDENCE
 
 SECTION = "clover"
 
-EngineName = Literal["auto", "embedded", "none"]
+EngineName = Literal["auto", "embedded", "sglang", "llamacpp", "none"]
+ServerName = Literal["sglang", "llamacpp"]
 MultiLine = Literal["auto", "never"]
 
 
@@ -29,9 +30,18 @@ def option(
     minimum: float | None = None,
     maximum: float | None = None,
     values: Mapping[str, str] | None = None,
+    kind: Literal["", "url", "secret"] = "",
+    own: bool = False,
 ) -> Any:
-    """A field with its documentation and limits. `values` documents each allowed text."""
+    """A field with its documentation and limits. `values` documents each allowed text.
+
+    `kind`: what a text is; a secret stands in no `repr` and no complaint. `own`: the user's own
+    setting, which a repository's files must not change (it says where code is sent).
+    """
     metadata = {"doc": doc, "minimum": minimum, "maximum": maximum, "values": values}
+    metadata |= {"kind": kind, "own": own}
+    if kind == "secret":
+        return field(default=default, repr=False, metadata=metadata)
     if isinstance(default, dict):
         return field(default_factory=lambda: dict(default), metadata=metadata)
     return field(default=default, metadata=metadata)
@@ -144,6 +154,65 @@ class NextEditSettings:
     enabled: bool = option(True, "Propose the next edit after one that you made.")
 
 
+_LEAVES = (
+    "Code goes to that machine; the status says so where it is not this one. Secrets inside of "
+    "code are always left out."
+)
+_OR_ENVIRONMENT = "Empty: the environment variable `{}`, if there is one."
+
+
+def _key(server: str) -> Any:
+    doc = "Key that the server wants, if any; it is never logged. "
+    return option("", doc + _OR_ENVIRONMENT.format(f"{server}_API_KEY"), kind="secret", own=True)
+
+
+def _ca_file(server: str) -> Any:
+    doc = "PEM file with the certificates to trust instead of the system's, for `https` addresses. "
+    return option("", doc + _OR_ENVIRONMENT.format(f"{server}_CA_FILE"), own=True)
+
+
+@dataclass(frozen=True, slots=True)
+class SglangSettings:
+    """A model served by SGLang."""
+
+    url: str = option(
+        "",
+        f"Address of an SGLang server, as `http://127.0.0.1:30000`. {_LEAVES} "
+        + _OR_ENVIRONMENT.format("CLOVER_SGLANG_URL"),
+        kind="url",
+        own=True,
+    )
+    api_key: str = _key("CLOVER_SGLANG")
+    model: str = option(
+        "",
+        "Name of the model, where the server's own name for it does not tell its family (which "
+        "decides how a hole is written). " + _OR_ENVIRONMENT.format("CLOVER_SGLANG_MODEL"),
+        own=True,
+    )
+    ca_file: str = _ca_file("CLOVER_SGLANG")
+
+
+@dataclass(frozen=True, slots=True)
+class LlamacppSettings:
+    """A model served by llama.cpp's `llama-server`."""
+
+    url: str = option(
+        "",
+        f"Address of llama.cpp's `llama-server`, as `http://127.0.0.1:8080`. {_LEAVES} "
+        + _OR_ENVIRONMENT.format("CLOVER_LLAMACPP_URL"),
+        kind="url",
+        own=True,
+    )
+    api_key: str = _key("CLOVER_LLAMACPP")
+    model: str = option(
+        "",
+        "Name of the model, for a server that has several. "
+        + _OR_ENVIRONMENT.format("CLOVER_LLAMACPP_MODEL"),
+        own=True,
+    )
+    ca_file: str = _ca_file("CLOVER_LLAMACPP")
+
+
 @dataclass(frozen=True, slots=True)
 class Settings:
     """All settings; `Settings()` is the default."""
@@ -152,11 +221,16 @@ class Settings:
         "auto",
         "Which model suggests.",
         values={
-            "auto": "the first one that answers",
+            "auto": "the first one that answers: an SGLang server if its address is set, a "
+            "llama.cpp server if its address is set, the embedded model",
             "embedded": "the model that ships with clover-code, on this machine",
+            "sglang": "an SGLang server; while it is away, the embedded model",
+            "llamacpp": "a llama.cpp server; while it is away, the embedded model",
             "none": "no model: only what the repository itself contains is suggested",
         },
     )
+    sglang: SglangSettings = field(default_factory=SglangSettings)
+    llamacpp: LlamacppSettings = field(default_factory=LlamacppSettings)
     completion: CompletionSettings = field(default_factory=CompletionSettings)
     context: ContextSettings = field(default_factory=ContextSettings)
     fix: FixSettings = field(default_factory=FixSettings)

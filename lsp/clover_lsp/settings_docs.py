@@ -87,6 +87,8 @@ def vscode() -> dict[str, Any]:
         shape = _schema(entry)
         if entry.metadata["values"]:
             shape["enumDescriptions"] = [f"{doc}." for doc in entry.metadata["values"].values()]
+        if entry.metadata["own"]:
+            shape["scope"] = "machine"  # not from a folder's .vscode/settings.json
         properties[f"{SECTION}.{entry.name}"] = {**shape, "markdownDescription": entry.doc}
     return {"title": "Clover Code", "properties": properties}
 

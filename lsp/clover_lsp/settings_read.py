@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import MISSING, Field, dataclass, fields, is_dataclass
 from typing import Any, Literal
 
+from clover_engine.errors import RequestError
 from clover_lsp.settings import SECTION, Settings
 
 
@@ -106,13 +107,14 @@ def _read_group(kind: Any, raw: Mapping[str, Any], where: str, complaints: list[
             if isinstance(value, Mapping):
                 values[entry.name] = _read_group(hints[entry.name], value, f"{full}.", complaints)
             else:
-                complaints.append(_bad(full, "an object", value, "its defaults"))
+                complaints.append(_bad(full, "an object", _show(value), "its defaults"))
         else:
             try:
                 values[entry.name] = _value(hints[entry.name], entry.metadata, value)
             except ValueError as error:
                 default = _show(_default(entry))
-                complaints.append(_bad(full, str(error), value, f"the default, {default},"))
+                shown = _HIDDEN if _may_be_secret(entry.metadata, value) else _show(value)
+                complaints.append(_bad(full, str(error), shown, f"the default, {default},"))
     return kind(**values)
 
 
@@ -120,8 +122,15 @@ def _default(entry: Field[Any]) -> object:
     return entry.default if entry.default_factory is MISSING else entry.default_factory()
 
 
-def _bad(name: str, wanted: str, value: object, instead: str) -> Complaint:
-    text = f"{SECTION}.{name} must be {wanted}, not {_show(value)}; {instead} is used".replace(
+_HIDDEN = "what stands there"
+
+
+def _may_be_secret(metadata: Mapping[str, Any], value: object) -> bool:
+    return metadata["kind"] == "secret" or metadata["kind"] == "url" and "@" in str(value)
+
+
+def _bad(name: str, wanted: str, shown: str, instead: str) -> Complaint:
+    text = f"{SECTION}.{name} must be {wanted}, not {shown}; {instead} is used".replace(
         "defaults is", "defaults are"
     )
     return Complaint(name, text, True)
@@ -151,7 +160,9 @@ def _value(hint: Any, metadata: Mapping[str, Any], value: object) -> Any:
     if hint is str:
         if not isinstance(value, str):
             raise ValueError("a text")
-        return value
+        if metadata["kind"]:
+            value = value.strip()
+        return _url(value) if value and metadata["kind"] == "url" else value
     if typing.get_origin(hint) is Literal:
         allowed = typing.get_args(hint)
         if value not in allowed:
@@ -164,6 +175,15 @@ def _value(hint: Any, metadata: Mapping[str, Any], value: object) -> Any:
     if not isinstance(value, Mapping) or not all(isinstance(v, bool) for v in value.values()):
         raise ValueError("an object with true or false for each language")
     return types.MappingProxyType({str(k): v for k, v in value.items()})
+
+
+def _url(value: str) -> str:
+    from clover_engine.clients.address import Address
+
+    try:
+        return Address.parse(value).url
+    except RequestError as error:
+        raise ValueError("an address like http://127.0.0.1:8080, without a password") from error
 
 
 def _number(hint: Any, metadata: Mapping[str, Any], value: object) -> int | float:

@@ -45,7 +45,9 @@ def test_every_way_to_write_a_setting(raw: dict[str, Any]) -> None:
         ({"completion": {"enabled": "yes"}}, "must be true or false"),
         ({"completion": {"languages": {"python": 1}}}, "true or false for each language"),
         ({"completion": 7}, "must be an object, not 7; its defaults are used"),
-        ({"engine": "cloud"}, 'must be one of "auto", "embedded", "none", not "cloud"'),
+        ({"engine": "cloud"}, 'must be one of "auto", "embedded", "sglang", "llamacpp", "none"'),
+        ({"sglang": {"url": "gpu:30000"}}, 'an address like http://127.0.0.1:8080, without'),
+        ({"llamacpp": {"url": 8080}}, "must be a text, not 8080"),
         ({"engine": []}, "not []"),
         ({"context": {"ignore": "*.py"}}, "a list of texts"),
         ("text", "settings are an object"),
@@ -137,7 +139,8 @@ def test_the_schema_takes_the_defaults() -> None:
         "default": 64,
         "description": inner["maxTokens"]["description"],
     }
-    assert schema["properties"]["engine"]["enum"] == ["auto", "embedded", "none"]
+    engines = ["auto", "embedded", "sglang", "llamacpp", "none"]
+    assert schema["properties"]["engine"]["enum"] == engines
 
 
 @pytest.mark.parametrize("what", ["--markdown", "--json-schema", "--vscode"])
