@@ -14,8 +14,8 @@ import clover_patcher
 
 HEAVY = ("torch", "numpy", "safetensors", "tokenizers", "transformers")
 LIGHT_ENGINE = (
-    "api", "errors", "gate", "local", "model.config", "plan", "process", "sizes", "testing",
-    "validation", "worker",
+    "api", "errors", "gate", "local", "model.config", "plan", "process", "serving.launch",
+    "serving.supervisor", "sizes", "testing", "validation", "worker",
 )  # fmt: skip
 
 
