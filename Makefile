@@ -2,13 +2,14 @@
 
 VENV := .venv
 EDITORS := .editors
+SGLANG := .sglang
 PY := $(VENV)/bin/python
 SYSTEM_PYTHONS := python3.11 python3.12 python3.13 python3
 PYTEST_ARGS ?=
 DEMO_ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-vscode demo test lint format clean
+.PHONY: help setup setup-vscode setup-sglang demo test lint format clean
 .PHONY: bench-decode bench-infill bench-fix bench-mutants bench-lsp bench-index bench-calibrate
 
 help:  ## list the commands
@@ -27,6 +28,8 @@ test: setup lint  ## all checks and tests
 	$(PY) -m pytest $(PYTEST_ARGS)
 
 setup-vscode: setup $(EDITORS)/.ready $(EDITORS)/clover-code.vsix  ## a real VS Code for the tests, 700 MB
+
+setup-sglang: $(SGLANG)/.ready  ## a real SGLang on CPU for the tests, 1.8 GB
 
 lint: setup  ## style and types
 	$(PY) -m ruff check .
@@ -59,7 +62,7 @@ bench-calibrate: setup  ## how often suggestions are right, by the model's own c
 	$(PY) bench/calibrate.py $(BENCH_ARGS)
 
 clean:  ## remove everything that the commands above made
-	rm -rf $(VENV) $(EDITORS) editors/vscode/node_modules editors/vscode/bundled demo-repo dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(EDITORS) $(SGLANG) editors/vscode/node_modules editors/vscode/bundled demo-repo dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
 # The environment. A stamp newer than its inputs means that there is nothing to do.
 $(VENV)/.ready-dev: pyproject.toml constraints.txt | $(PY)
@@ -110,6 +113,19 @@ $(EDITORS)/clover-code.vsix: $(wildcard editors/vscode/src/* editors/vscode/medi
 	rm -rf editors/vscode/bundled
 	$(PY) -m build --no-isolation --wheel --outdir editors/vscode/bundled . >/dev/null
 	cd editors/vscode && $(NPM) ci && $(NPM) run --silent package -- -o $(abspath $@)
+
+# SGLang for tests, in an environment of its own: its pins are not ours. SGLang's wheel is for Python
+# 3.11. The checkout is in it, so that SGLang finds our plugin; that is renewed with pyproject.toml.
+$(SGLANG)/.packages: tests/serving/requirements.txt | $(PY)
+	@$(PY) -c 'import sys; sys.exit(sys.version_info[:2] != (3, 11))' || \
+	    { echo "SGLang's wheel wants Python 3.11" >&2; exit 1; }
+	$(PY) -m venv $(SGLANG)
+	$(SGLANG)/bin/python -m pip install --quiet --no-deps --no-compile -r $<
+	@touch $@
+
+$(SGLANG)/.ready: $(SGLANG)/.packages pyproject.toml
+	$(SGLANG)/bin/python -m pip install --quiet --no-deps -e .
+	@touch $@
 
 .PHONY: apt
 apt:
