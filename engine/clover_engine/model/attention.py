@@ -15,6 +15,9 @@ from clover_engine.model.config import CloverConfig
 from clover_engine.model.layers import RMSNorm, rotate
 from clover_engine.model.rows import Layout
 
+MOST_SCORES = 4_000_000
+"""Scores that clean rows over a history hold at once (16 MB): long histories take fewer rows."""
+
 
 class Attention(nn.Module):
     def __init__(self, config: CloverConfig) -> None:
@@ -83,28 +86,38 @@ class Attention(nn.Module):
                 q.flatten(1, 2), wide_k.flatten(1, 2), wide_v.flatten(1, 2), is_causal=True
             )
             return out.view_as(q)
+        if past is None:
+            return _attend(q, [(k, v, None)], None)
         causal = None if t == 1 else _causal(t, q.device)
-        parts = [(k, v, causal)]
-        if past is not None:
-            parts.insert(0, (*past, None))
-        return _attend(q, parts, None)
+        at_once = max(1, MOST_SCORES // (q.shape[0] * self.heads * (past[0].shape[2] + t)))
+        outs = []
+        for first in range(0, t, at_once):
+            mask = None if causal is None else causal[first : first + at_once]
+            rows = q[..., first : first + at_once, :]
+            outs.append(_attend(rows, [(*past, None), (k, v, mask)], None))
+        return torch.cat(outs, dim=3) if len(outs) > 1 else outs[0]
 
     def _blocks(
         self, q: Tensor, k: Tensor, v: Tensor, past: tuple[Tensor, Tensor] | None, layout: Layout
     ) -> Tensor:
         t = layout.clean
         parts: list[tuple[Tensor, Tensor, Tensor | None]] = []
+        history = 0 if past is None else past[0].shape[2]
         if past is not None:
-            parts.append((*past, None))
+            parts.append((*past, _readable(layout, history, -history, q.device)))
         if t:
-            mask = None
-            if layout.starts is not None:
-                limit = layout.start_tensor(0).repeat_interleave(layout.block_size)  # [rows]
-                mask = (torch.arange(t)[None, :] < limit[:, None]).to(q.device)  # [rows, t]
-            parts.append((k[:, :, :t], v[:, :, :t], mask))
+            parts.append((k[:, :, :t], v[:, :, :t], _readable(layout, t, 0, q.device)))
         shape = (k.shape[0], self.kv_heads, layout.blocks, layout.block_size, self.dim)
         own = (k[:, :, t:].reshape(shape), v[:, :, t:].reshape(shape))
         return _attend(q, parts, own)
+
+
+def _readable(layout: Layout, count: int, first: int, device: torch.device) -> Tensor | None:
+    """Which of the clean rows from `first` on each block row reads, [block rows, count]."""
+    if layout.starts is None or min(layout.starts) >= first + count:
+        return None
+    limit = layout.start_tensor(0).repeat_interleave(layout.block_size)  # [block rows]
+    return (torch.arange(first, first + count)[None, :] < limit[:, None]).to(device)
 
 
 def _causal(rows: int, device: torch.device) -> Tensor:
