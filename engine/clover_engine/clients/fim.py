@@ -76,7 +76,7 @@ class FimTemplate:
 
     def prompt(self, hole: Hole) -> str:
         """The text to send; the model's continuation of it is the hole's content."""
-        safe = self._defused
+        safe = self.defused
         head = self.start + "".join(self._other(s) for s in reversed(hole.snippets))
         if hole.snippets and self.this_file:
             head += self._marked(self.this_file, hole.path)
@@ -100,23 +100,23 @@ class FimTemplate:
         alternatives = "|".join(re.escape(mark) for mark in sorted(found, key=len, reverse=True))
         return re.compile(alternatives) if found else None
 
-    def _defused(self, text: str) -> str:
+    def defused(self, text: str) -> str:
         """`text` with a zero-width space inside each of the family's marks."""
         if self._special is None:
             return text
         return self._special.sub(lambda m: m[0][0] + _BREAK + m[0][1:], text)
 
     def _marked(self, mark: str, path: str) -> str:
-        return mark.replace("{path}", self._defused(path or "untitled"))
+        return mark.replace("{path}", self.defused(path or "untitled"))
 
     def _other(self, snippet: Snippet) -> str:
         """Another file's text, as comments where the model was not trained to see several files."""
         if self.file:
-            text = self._marked(self.file, snippet.path) + self._defused(snippet.text)
+            text = self._marked(self.file, snippet.path) + self.defused(snippet.text)
             return text if "{path}" not in self.file or text.endswith("\n") else text + "\n"
         sign = _COMMENT.get(snippet.path.rpartition(".")[2], "#" if not snippet.path else "//")
         lines = ([snippet.path] if snippet.path else []) + snippet.text.splitlines()
-        return self._defused("".join(f"{sign} {line}".rstrip() + "\n" for line in lines))
+        return self.defused("".join(f"{sign} {line}".rstrip() + "\n" for line in lines))
 
 
 _CHAT_MARKS = ("<|im_start|>", "<|im_end|>", "<|endoftext|>")

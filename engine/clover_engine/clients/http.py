@@ -23,7 +23,7 @@ import json
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from concurrent.futures import CancelledError, Future
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -40,6 +40,8 @@ _PAUSE_S = 0.1
 _MAX_RETRY_AFTER_S = 5.0
 
 T = TypeVar("T")
+Events = Generator[dict[str, Any], None, None]
+"""The JSON objects of a stream; close it, or exhaust it."""
 
 
 class DeadlineReached(Exception):
@@ -154,7 +156,7 @@ class HttpTransport:
         *,
         cancel: CancelToken | None = None,
         deadline_s: float | None = None,
-    ) -> Iterator[dict[str, Any]]:
+    ) -> Events:
         """Posts a request and iterates over the JSON objects of its server-sent events, up to
         ``[DONE]`` or the end. Exhaust or close the iterator: until then the connection is open.
 
@@ -199,7 +201,9 @@ class HttpTransport:
         if link is not None:
             link.close()
 
-    def _objects(self, stream: Stream, path: str, clock: Clock) -> Iterator[dict[str, Any]]:
+    def _objects(
+        self, stream: Stream, path: str, clock: Clock
+    ) -> Generator[dict[str, Any], None, None]:
         total = 0
         while True:
             text = self._wait(stream.next(), clock, self.limits.idle_s)

@@ -42,6 +42,7 @@ class Link:
         self._client = self._new_client(api_key, ca_file, max_idle)
         self._lock = threading.Lock()
         self._loop = asyncio.new_event_loop()
+        self._tasks: set[asyncio.Task[Any]] = set()
         self._closed = False
         self._thread = threading.Thread(target=self._run, name="clover-http", daemon=True)
         self._thread.start()
@@ -96,8 +97,9 @@ class Link:
             self._loop.close()
 
     async def _end(self) -> None:
-        """Cancels what still runs and closes every connection."""
-        tasks = asyncio.all_tasks() - {asyncio.current_task()}
+        """Cancels what still runs and closes every connection. (The library's own tasks end with
+        ours; it does not expect others to cancel them.)"""
+        tasks = list(self._tasks)
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -112,7 +114,16 @@ class Link:
                 done: Future[T] = Future()
                 done.cancel()
                 return done
-            return asyncio.run_coroutine_threadsafe(work, self._loop)
+            return asyncio.run_coroutine_threadsafe(self._tracked(work), self._loop)
+
+    async def _tracked(self, work: Coroutine[Any, Any, T]) -> T:
+        task = asyncio.current_task()
+        assert task is not None
+        self._tasks.add(task)
+        try:
+            return await work
+        finally:
+            self._tasks.discard(task)
 
     async def _fetch(self, method: str, path: str, content: bytes, max_bytes: int) -> bytes:
         response = await self.send(method, path, content)
