@@ -108,7 +108,7 @@ def test_rejection_sampling_keeps_the_distribution() -> None:
     rounds = 20_000
     for _ in range(rounds):
         draft = [int(torch.multinomial(q[0], 1, generator=generator))]
-        accepted, known, _ = speculative._accept(draft, q, p, sampling, generator)
+        accepted, known, _ = speculative.accept(draft, q, p, sampling, generator)
         counts[draft[0] if accepted else known] += 1
     assert torch.allclose(counts / rounds, p[0].float(), atol=0.015)
 
@@ -367,6 +367,6 @@ def test_a_draft_without_distribution_keeps_the_distribution_too(drafted: bool) 
     generator, counts = torch.Generator().manual_seed(1), torch.zeros(3)
     q = torch.tensor([[0.0, 1.0, 0.0]], dtype=torch.float64) if drafted else None
     for _ in range(6000):
-        accepted, known, _ = speculative._accept([1], q, p, Sampling(1.0), generator)
+        accepted, known, _ = speculative.accept([1], q, p, Sampling(1.0), generator)
         counts[1 if accepted else known] += 1
     assert torch.allclose(counts / 6000, p[0].float(), atol=0.025)

@@ -11,12 +11,13 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from tests.serving.models import TOKENS, Weights, add_tokenizer
+
 from clover_engine.api import Mode
 from clover_engine.decode import autoregressive, diffusion, speculative
 from clover_engine.decode.common import Generated, Limits, Sampling, Start, Tally
 from clover_engine.model import Cache, Clover, CloverConfig, load_model
 from clover_engine.model.weights import save_model
-from tests.serving.models import TOKENS, Weights, add_tokenizer
 
 EOM = 2
 MASK = 1

@@ -73,7 +73,7 @@ def decode(
         draft, drafted = _draft(lookup, ahead, out, room, draft_threshold, sampling, generator)
         size = block_size if rides.wanted else 0
         verified, ahead = _pass(model, start, [known, *draft], size, sampling, tally)
-        accepted, known, known_prob = _accept(draft, drafted, verified, sampling, generator)
+        accepted, known, known_prob = accept(draft, drafted, verified, sampling, generator)
         rides.count(rode, 0 if drafted is None else accepted)
         rode = ahead is not None
         tally.drafted += len(draft)
@@ -133,7 +133,7 @@ def _pass(
     return probs[: len(tokens)], probs[len(tokens) :]
 
 
-def _accept(
+def accept(
     draft: list[int],
     drafted: Tensor | None,
     verified: Tensor,
