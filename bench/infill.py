@@ -10,7 +10,6 @@ from __future__ import annotations
 import argparse
 import statistics
 import time
-from pathlib import Path
 
 from holes import holes
 
@@ -22,7 +21,7 @@ from clover_engine.local import checkpoint_path
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--holes", type=int, default=300)
-    parser.add_argument("--checkpoint", type=Path, default=checkpoint_path())
+    parser.add_argument("--checkpoint", type=checkpoint_path, default=checkpoint_path())
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--mode", default="speculative")
     parser.add_argument("--show", type=int, default=0, help="print this many results")

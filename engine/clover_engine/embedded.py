@@ -21,15 +21,16 @@ from clover_engine.api import (
     ScoreRequest,
     ScoreResult,
 )
+from clover_engine.candidates import candidate_at, prepare
 from clover_engine.decode import autoregressive, cloze, diffusion, scoring, speculative
 from clover_engine.decode.common import Generated, Limits, Sampling, Start, Tally
 from clover_engine.decode.healing import Healed, Pieces, heal
 from clover_engine.decode.lookup import Lookup
 from clover_engine.local import DEFAULT_CHECKPOINT
 from clover_engine.model import Clover, load_model
+from clover_engine.plain_prompt import PlainPrompt, prompt_for
 from clover_engine.prefill import PrefixCache
-from clover_engine.prompt import Prompt
-from clover_engine.tokenizer import SPECIAL_TOKENS, Tokenizer
+from clover_engine.tokenizer import Tokenizer
 from clover_engine.validation import check_request
 
 RESERVE = 32
@@ -55,19 +56,21 @@ class EmbeddedEngine:
 
     def __init__(self, model: Clover, tokenizer: Tokenizer, checkpoint: str = "") -> None:
         self.model, self.tok, self.checkpoint = model, tokenizer, checkpoint
-        self.prompt = Prompt(tokenizer, model.config.max_position_embeddings)
+        self.prompt = prompt_for(tokenizer, model.config.max_position_embeddings)
+        self.plain = isinstance(self.prompt, PlainPrompt)
         self.prefix = PrefixCache(model)
-        special = {tokenizer.special(name) for name in SPECIAL_TOKENS}
-        banned = sorted(i for i in special if i is not None and i != self.prompt.eom)
+        banned = sorted(i for i in tokenizer.added.values() if i != self.prompt.eom)
         self.ban_clean = torch.tensor(banned)
         self.ban_block = torch.tensor([i for i in banned if i != self.prompt.pad])
         self.pieces = Pieces(tokenizer, {*banned, self.prompt.eom})
 
     @classmethod
     def load(cls, checkpoint: Path, threads: int = 0) -> EmbeddedEngine:
-        """Loads a checkpoint directory in float32. Raises CheckpointError."""
+        """Loads a checkpoint directory in float32, or converts a candidate's first
+        (`candidates.prepare`). Raises CheckpointError."""
         if threads:
             torch.set_num_threads(threads)
+        prepare(checkpoint)
         tokenizer = Tokenizer.load(checkpoint / "tokenizer.json")
         return cls(load_model(checkpoint), tokenizer, str(checkpoint))
 
@@ -75,18 +78,22 @@ class EmbeddedEngine:
         """The model's name (its folder's, for any but the shipped one) and size."""
         folder = Path(self.checkpoint)
         name = "clover-nano" if folder == DEFAULT_CHECKPOINT else folder.name
+        if candidate := candidate_at(folder):
+            name = candidate.name
         return {"model": name, "parameters": self.model.parameter_count()}
 
     @torch.inference_mode()
     def infill(self, request: InfillRequest, cancel: CancelToken | None = None) -> InfillResult:
         """Fills a hole with free text; see `InfillRequest`."""
         call = self._call(request, cancel, request.max_tokens)
-        stops, forced = request.stop, request.must_start_with.encode("utf-8", "replace")
+        prefix, blanks = self.prompt.split(request.prefix)
+        stops = request.stop
+        forced = (blanks + request.must_start_with).encode("utf-8", "replace")
         if stops:
             call.limits.stopped = lambda ids: any(s in self.tok.decode(ids) for s in stops)
         reserve = request.max_tokens + len(forced) + 1
         tokens = self.prompt.context(
-            request.prefix, request.suffix, request.original, request.snippets, reserve
+            prefix, request.suffix, request.original, request.snippets, reserve
         )
         clean = Sampling(request.temperature, request.top_p, self.ban_clean)
         choices = []
@@ -97,7 +104,7 @@ class EmbeddedEngine:
                 call.tally, generator,
             )  # fmt: skip
             out = self._decode(request, start, call, clean, generator, tokens, healed)
-            choices.append(self._text(healed, out, request))
+            choices.append(self._text(healed, out, request, len(blanks)))
         return InfillResult(tuple(choices), call.stats())
 
     def _decode(
@@ -113,9 +120,11 @@ class EmbeddedEngine:
         config = self.model.config
         size = min(request.block_size or config.block_size, 32)
         args = (self.model, start, call.limits)
-        if request.mode == "ar":
+        has_mask = config.mask_embedding or config.mask_token_id is not None
+        if request.mode == "ar" or not has_mask:  # a base checkpoint as it is has none
             return autoregressive.decode(*args, clean, call.tally, generator)
-        if request.mode == "speculative":
+        # Masked rows that predict the token after their own are trained to draft only.
+        if request.mode == "speculative" or config.block_shift or self.plain:
             lookup = self._lookup(
                 request, [*context, *healed.tokens], self.tok.decode(healed.tokens)
             )
@@ -130,14 +139,16 @@ class EmbeddedEngine:
 
     def _lookup(self, request: InfillRequest, context: list[int], begun: str) -> Lookup:
         """Where drafts come from, once the text has `begun` like this."""
-        rests = [d[len(begun) :] for d in request.drafts if d.startswith(begun)]
+        blanks = self.prompt.split(request.prefix)[1]
+        drafts = [blanks + draft for draft in request.drafts]
+        rests = [d[len(begun) :] for d in drafts if d.startswith(begun)]
         drafts = [[*self.tok.encode(rest), self.prompt.eom] for rest in rests]
         original = self.tok.encode(request.original or "")
         return Lookup([*original, self.prompt.eom] if original else [], context, drafts)
 
-    def _text(self, healed: Healed, out: Generated, request: InfillRequest) -> Infill:
+    def _text(self, healed: Healed, out: Generated, request: InfillRequest, blanks: int) -> Infill:
         out.probs = [*healed.probs, *out.probs]
-        text = self.tok.decode([*healed.tokens, *out.tokens])
+        text = self.tok.decode([*healed.tokens, *out.tokens])[blanks:]
         begin = len(request.must_start_with)
         cuts = [text.index(s, begin) for s in request.stop if s in text[begin:]]
         return Infill(text[: min(cuts)] if cuts else text, out.confidence, out.reason)
@@ -146,9 +157,11 @@ class EmbeddedEngine:
     def score(self, request: ScoreRequest, cancel: CancelToken | None = None) -> ScoreResult:
         """Joint log-probability of every candidate and the end of the hole."""
         call = self._call(request, cancel)
-        ids = [[*self.tok.encode(c), self.prompt.eom] for c in request.candidates]
+        prefix, blanks = self.prompt.split(request.prefix)
+        ending = self.prompt.ending(request.suffix)
+        ids = [[*self.tok.encode(blanks + c), *ending] for c in request.candidates]
         reserve = min(max(RESERVE, max(map(len, ids))), self.prompt.length // 2)
-        tokens = self.prompt.context(request.prefix, request.suffix, request.original, (), reserve)
+        tokens = self.prompt.context(prefix, request.suffix, request.original, (), reserve)
         logprobs = scoring.score(
             self.model, self._start(tokens, call), ids, call.limits, call.tally
         )
@@ -156,8 +169,11 @@ class EmbeddedEngine:
 
     @torch.inference_mode()
     def cloze(self, request: ClozeRequest, cancel: CancelToken | None = None) -> ClozeResult:
-        """The best small edits of `original`, ranked by the joint probability of the new line."""
+        """The best small edits of `original`, ranked by the joint probability of the new line;
+        none of a model that cannot read what stands after the hole."""
         call = self._call(request, cancel)
+        if self.plain:
+            return ClozeResult((), call.stats())
         line = self.tok.encode(request.original)
         tokens = self.prompt.context(request.prefix, request.suffix, request.original, (), RESERVE)
         start = self._start(tokens, call)

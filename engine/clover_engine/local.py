@@ -34,6 +34,7 @@ from clover_engine.api import (
     from_json,
     to_json,
 )
+from clover_engine.candidates import CANDIDATES, candidate_at
 from clover_engine.errors import EngineCrashed, EngineError, EngineUnavailable, RequestCancelled
 from clover_engine.process import Answer, WorkerProcess, copy_error, error_from
 from clover_engine.validation import check_request
@@ -47,8 +48,13 @@ Result = TypeVar("Result", InfillResult, ScoreResult, ClozeResult)
 
 
 def checkpoint_path(checkpoint: Path | str | None = None) -> Path:
-    """The checkpoint's folder: the argument, else CLOVER_CHECKPOINT, else the shipped model."""
+    """The checkpoint's folder: the argument, else CLOVER_CHECKPOINT, else the shipped model.
+
+    The name of a candidate (`smollm2`) stands for the folder it is converted into.
+    """
     chosen = checkpoint or os.environ.get("CLOVER_CHECKPOINT") or DEFAULT_CHECKPOINT
+    if candidate := CANDIDATES.get(str(chosen)):
+        return candidate.folder
     return Path(chosen).expanduser().absolute()
 
 
@@ -178,6 +184,8 @@ class LocalEngine:
         if not self._custom:
             if missing := missing_packages():
                 return f"{', '.join(missing)} not installed; run: {install_command()}"
+            if (candidate := candidate_at(self.checkpoint)) is not None:
+                return candidate.missing() or "not started yet; the first request starts it"
             if not (self.checkpoint / "config.json").is_file():
                 return f"no checkpoint in {self.checkpoint}; set CLOVER_CHECKPOINT to its folder"
         return "not started yet; the first request starts it"
@@ -204,7 +212,10 @@ class LocalEngine:
         if frame is None:
             return late
         if "error" in frame:
-            raise error_from(frame)
+            error = error_from(frame)
+            if isinstance(error, RequestCancelled) and not (cancel and cancel.cancelled):
+                return late  # nobody cancelled: the deadline ended it
+            raise error
         return from_json(kind, frame["result"])
 
     def _await(

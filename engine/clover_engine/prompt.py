@@ -65,6 +65,14 @@ class Prompt:
             extra = self._snippets(snippets, len(extra) + spare)
         return [self.doc, *extra, self.suf, *after, self.pre, *before, *bug, self.mid]
 
+    def split(self, prefix: str) -> tuple[str, str]:
+        """The prefix as the context has it, and its end where that must be forced instead."""
+        return prefix, ""
+
+    def ending(self, suffix: str) -> list[int]:
+        """The tokens that end a candidate text which is to be scored."""
+        return [self.eom]
+
     def _snippets(self, snippets: tuple[Snippet, ...], room: int) -> list[int]:
         """Most relevant nearest to the hole; one that does not fit is left out."""
         out: list[int] = []

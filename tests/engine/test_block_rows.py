@@ -305,7 +305,7 @@ def test_every_row_of_a_block_sees_every_other_and_no_other_block(
         ("ga", (10, 19)),  # after the end of the clean rows
         ("ga", (10, 12)),  # between the places whose state is at hand
         ("ga", (10,)),  # one for two blocks
-        ("a", (4, 9)),
+        ("a", (-1, 9)),
         ("a", (10, 19)),
     ],
 )

@@ -120,15 +120,17 @@ def _pass(
     """Commits `tokens`; distributions after each [T, vocab], and those of the next draft.
 
     The first row of the block that rides along stands for the token that this very pass decides,
-    so the rows after it are the draft. A `size` of 0 or 1 means no block.
+    so the rows after it are the draft; where masked rows predict the token after their own
+    (`block_shift`), it begins the draft. A `size` of 0 or 1 means no block.
     """
     if size < 2:
         return sampling.probabilities(clean_pass(model, tokens, start.cache, tally)), None
     tally.forward_passes += 1
-    block = torch.full((1, 1, size), model.mask_id)
+    shift = model.config.block_shift
+    block = torch.full((1, 1, size - shift), model.mask_id)
     hidden, ahead = model(torch.tensor([tokens]), block, start.cache)
     tally.denoising_steps += 1
-    rows = torch.cat([hidden[0], ahead[0, 0, 1:]])
+    rows = torch.cat([hidden[0], ahead[0, 0, 1 - shift :]])
     probs = sampling.probabilities(model.head(rows))
     return probs[: len(tokens)], probs[len(tokens) :]
 

@@ -64,8 +64,8 @@ class BlockAdapter(nn.Module):
         for own, layer in zip(self.layers, layers, strict=True):
             assert isinstance(own, nn.ModuleDict)
             for name in self._names:
-                add = partial(self._add, own[name.replace(".", "_")])
-                layer.get_submodule(name).register_forward_hook(add)
+                low_rank = own[name.replace(".", "_")]
+                layer.get_submodule(name).register_forward_hook(partial(self._add, low_rank))
 
     def select(self, masked: Tensor) -> None:
         """Says which block rows of the pass that follows are masked, [N, block rows]."""
@@ -78,7 +78,7 @@ class BlockAdapter(nn.Module):
         if self._masked is None:
             return output
         first = output.shape[1] - self._masked.shape[1]
-        extra = low_rank(inputs[0][:, first:]) * self._masked
+        extra: Tensor = low_rank(inputs[0][:, first:]) * self._masked
         if first == 0:
             return output + extra
         output[:, first:] += extra  # in place: the clean rows are not even copied

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import torch
 from torch import Tensor, nn
 
+from clover_engine.model.adapter import BlockAdapter
 from clover_engine.model.attention import Attention
 from clover_engine.model.cache import Cache, KVLayer, StateLayer
 from clover_engine.model.config import CloverConfig
@@ -12,6 +15,9 @@ from clover_engine.model.deltanet import GatedDeltaNet
 from clover_engine.model.layers import MLP, RMSNorm, Rotary
 from clover_engine.model.moe import SparseMoE
 from clover_engine.model.rows import Layout
+
+if TYPE_CHECKING:
+    from clover_engine.model.fused import Fused
 
 
 class Layer(nn.Module):
@@ -74,6 +80,11 @@ class Clover(nn.Module):
         if config.tie_word_embeddings:
             self.lm_head.weight = self.model.embed_tokens.weight
         self.rotary = Rotary(config.rotary_dim, config.rope_theta)
+        self.adapter = BlockAdapter(config) if config.adapter_rank else None
+        if self.adapter is not None:
+            self.adapter.attach(self.model.layers)
+        self.fused: Fused | None = None
+        """The fast path, if `accelerate` found that it fits; not used where gradients are."""
 
     def forward(
         self,
@@ -96,24 +107,37 @@ class Clover(nn.Module):
         """
         history = cache.length if cache is not None else 0
         ids, layout = _join(clean, blocks, starts, history)
-        layout.check(self.config.hybrid)
+        layout.check(self.config.hybrid, history)
         if cache is not None:
             cache.check(ids.shape[0], appends=update and layout.clean > 0)
-        x = self._embed(ids, layout)
-        rope = self.rotary.table(layout.positions(history).to(ids.device), x.dtype)
-        for i, layer in enumerate(self.model.layers):
-            memory = cache.layers[i] if cache is not None else None
-            x = layer(x, layout, rope, memory, update)
+        if self.fused is not None and layout.starts is None and not torch.is_grad_enabled():
+            x = self.fused.forward(ids, layout, cache, update)
+        else:
+            x = self._rows(ids, layout, cache, update)
         if cache is not None and update and layout.clean:
             cache.advanced(layout.clean)
-        x = self.model.norm(x)
         noisy = x[:, layout.clean :]
         if layout.blocks:
             noisy = noisy.unflatten(1, (layout.blocks, layout.block_size))
         return x[:, : layout.clean], noisy
 
+    def _rows(self, ids: Tensor, layout: Layout, cache: Cache | None, update: bool) -> Tensor:
+        """All layers and the final norm, [N, rows, hidden]."""
+        x = self._embed(ids, layout)
+        if self.adapter is not None:
+            self.adapter.select(ids[:, layout.clean :] == self.mask_id)
+        history = cache.length if cache is not None else 0
+        rope = self.rotary.table(layout.positions(history).to(ids.device), x.dtype)
+        for i, layer in enumerate(self.model.layers):
+            memory = cache.layers[i] if cache is not None else None
+            x = layer(x, layout, rope, memory, update)
+        out: Tensor = self.model.norm(x)
+        return out
+
     def head(self, hidden: Tensor) -> Tensor:
         """Logits [..., vocab] of hidden states [..., hidden]."""
+        if self.fused is not None and not torch.is_grad_enabled():
+            return self.fused.head(hidden)
         logits: Tensor = self.lm_head(hidden)
         return logits
 

@@ -60,6 +60,10 @@ class CloverConfig:
     mask_token_id: int | None = None
     mask_embedding: bool = False
     """The [MASK] row has an embedding of its own instead of a vocabulary entry."""
+    block_shift: int = 0
+    """Masked rows predict the token so many places after their own: 0, or 1 as rows of AR do."""
+    adapter_rank: int = 0
+    """Rank of the adapter that masked rows carry (`model.adapter`); 0 without one."""
     base_model_type: str = "clover"
 
     def __post_init__(self) -> None:
@@ -102,6 +106,12 @@ class CloverConfig:
             "mask_token_id must be a token of the vocabulary",
         )
         check(1 <= self.block_size <= 32, "block_size must be 1..32")
+        check(self.block_shift in (0, 1), "block_shift must be 0 or 1")
+        check(self.adapter_rank >= 0, "adapter_rank must not be negative")
+        check(
+            not self.adapter_rank or not (self.hybrid or self.num_experts),
+            "adapter_rank needs dense layers of full attention",
+        )
 
     @property
     def rotary_dim(self) -> int:

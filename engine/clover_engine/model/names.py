@@ -12,7 +12,7 @@ from clover_engine.errors import CheckpointError
 from clover_engine.model.config import CloverConfig
 
 _IGNORED = re.compile(r"^(model\.visual\.|visual\.|mtp\.|model\.mtp\.)|rotary_emb\.inv_freq$")
-_NEW = re.compile(r"\.history\.|\.conv1d\.right$|\.mask_embedding$")
+_NEW = re.compile(r"\.history\.|\.conv1d\.right$|\.mask_embedding$|^adapter\.")
 _EXPERT = re.compile(r"^(.*\.mlp\.experts)\.(\d+)\.(gate|up|down)_proj\.weight$")
 _LAYER = re.compile(r"^model\.layers\.\d+\.")
 

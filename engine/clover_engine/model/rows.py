@@ -18,8 +18,9 @@ class Layout:
     """Which rows a pass has, and where they stand.
 
     `starts[b]` counts this pass's clean rows that block b reads, after the whole cached history;
-    None means all of them. In a hybrid model it must be a multiple of `block_size` (training) or
-    their end (decoding), since only the GDN states of those places are at hand.
+    None means all of them. Below zero, so many rows of the cached history are left out as well. In
+    a hybrid model it must be a multiple of `block_size` (training) or the clean rows' end
+    (decoding), since only the GDN states of those places are at hand.
     """
 
     clean: int
@@ -27,15 +28,15 @@ class Layout:
     block_size: int = 0
     starts: tuple[int, ...] | None = None
 
-    def check(self, hybrid: bool) -> None:
-        """Raises ValueError for starts that this pass cannot serve."""
+    def check(self, hybrid: bool, history: int) -> None:
+        """Raises ValueError for starts that this pass after `history` rows cannot serve."""
         if self.starts is None:
             return
         if len(self.starts) != self.blocks:
             raise ValueError(f"{len(self.starts)} starts for {self.blocks} blocks")
         for start in self.starts:
-            if not 0 <= start <= self.clean:
-                raise ValueError("a block's start lies outside this pass's clean rows")
+            if not (0 if hybrid else -history) <= start <= self.clean:
+                raise ValueError("a block's start lies outside the rows that it can read")
             if hybrid and start != self.clean and start % self.block_size:
                 raise ValueError("a block's start is no multiple of the block size")
 
