@@ -61,7 +61,7 @@ class FakeEngine:
     scores: Mapping[str, float] = field(default_factory=dict)
     """Log-probabilities by candidate; others get a deterministic one below -1 a token."""
     fills: Sequence[str] = ()
-    """Texts for `cloze`, best first, 0.5 nats apart. Empty: one-token deletions of `original`."""
+    """Texts for `cloze`, best first. Empty: one-token deletions of `original`."""
     confidence: float = 0.9
     step_s: float = 0.0
     """Time that one step (one token, one candidate) takes."""
@@ -80,13 +80,15 @@ class FakeEngine:
 
     def infill(self, request: InfillRequest, cancel: CancelToken | None = None) -> InfillResult:
         pace = self._begin(request, cancel)
-        text = self._next_infill(request)
-        if not text.startswith(request.must_start_with):
-            text = request.must_start_with + text
+        begin = request.must_start_with
+        text = self._next_infill(request).removeprefix(begin)
+        reason: FinishReason = "eom"
         for stop in request.stop:
-            text = text.split(stop, 1)[0]
+            if stop in text:
+                text, reason = text.split(stop, 1)[0], "stop"
         tokens = pieces(text)
-        reason: FinishReason = "eom" if len(tokens) <= request.max_tokens else "length"
+        if len(tokens) > request.max_tokens:
+            reason = "length"
         done: list[str] = []
         for token in tokens[: request.max_tokens]:
             if (stopped := pace.step()) is not None:
@@ -95,7 +97,9 @@ class FakeEngine:
             done.append(token)
         if reason == "cancelled" and not done:
             raise RequestCancelled("the request was cancelled; ask again")
-        choice = Infill("".join(done), self.confidence if done else 0.0, reason)
+        is_late = reason == "deadline" and not done
+        text = "" if is_late else begin + "".join(done)
+        choice = Infill(text, self.confidence if text else 0.0, reason)
         return InfillResult((choice,) * request.n, pace.stats(len(done)))
 
     def score(self, request: ScoreRequest, cancel: CancelToken | None = None) -> ScoreResult:
@@ -122,6 +126,8 @@ class FakeEngine:
             if reason is not None:
                 break
             fills.append(ClozeFill(text, self._score(alike, text)))
+        if not self.fills and self.on_cloze is None:
+            fills.sort(key=lambda fill: fill.logprob, reverse=True)
         return ClozeResult(tuple(fills), pace.stats(len(fills)))
 
     def health(self) -> Health:

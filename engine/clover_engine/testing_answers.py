@@ -75,8 +75,8 @@ class FakeModel:
         return f"Requested token count exceeds the model's context length of {self.context} tokens."
 
     def prompt_logprobs(self, text: str, start: int) -> list[list[Any]]:
-        """``[logprob, id, text]`` of the tokens from position `start` on; of the first, SGLang gives
-        no number."""
+        """``[logprob, id, text]`` of the tokens from position `start` on; the first has no number,
+        as in SGLang."""
         tokens = self.tokens(text)[start:]
         return [self._logprob(token, has_number=i > 0) for i, token in enumerate(tokens)]
 

@@ -90,7 +90,9 @@ class Tokenizer:
         return cls(backend, pieces, added)
 
     def encode(self, text: str) -> list[int]:
-        """Token ids of ``text``; no special token among them."""
+        """Token ids of ``text``; no special token among them. Lone surrogates become ``?``."""
+        if not text.isascii():
+            text = text.encode("utf-8", "replace").decode("utf-8")
         return list(self._backend.encode(text, add_special_tokens=False).ids)
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:

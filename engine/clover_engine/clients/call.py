@@ -29,6 +29,10 @@ class Call:
         """Until the deadline, at least 0; None without one."""
         return None if self._deadline_s is None else max(0.0, self._deadline_s - self.seconds)
 
+    def check(self) -> None:
+        """Raises what a request would at once: cancelled, late, or closed."""
+        self.http.check(self.cancel, self.left_s)
+
     def ask(self, method: str, path: str, body: Any = None, retry: bool = False) -> Any:
         """`HttpTransport.json` within this call."""
         return self.http.json(

@@ -184,6 +184,12 @@ class HttpTransport:
             finally:
                 stream.close(is_finished)
 
+    def check(self, cancel: CancelToken | None, deadline_s: float | None) -> None:
+        """Raises what a request would at once: cancelled, late, or closed."""
+        Clock(cancel, deadline_s).check()
+        if self._closed:
+            raise _closed()
+
     def tell(self, path: str, body: Any) -> None:
         """Posts without waiting for the answer, whatever it is; for what only helps."""
         try:
@@ -240,7 +246,7 @@ class HttpTransport:
     def _connected(self) -> Link:
         with self._lock:
             if self._closed:
-                raise EngineUnavailable("the engine is closed; open a new one")
+                raise _closed()
             if self._link is None:
                 limits = self.limits
                 self._link = Link(
@@ -283,7 +289,7 @@ class HttpTransport:
                     if time.monotonic() >= end:
                         raise self._silent(limit_s) from None
                 except CancelledError:
-                    raise EngineUnavailable("the engine was closed; open a new one") from None
+                    raise _closed() from None
         except (RequestCancelled, DeadlineReached) as over:
             self._silent_s += time.monotonic() - began
             if isinstance(over, DeadlineReached):
@@ -304,6 +310,10 @@ class HttpTransport:
             f"{self.address.url} has said nothing for {seconds:.1f} s; "
             "see whether the server is alive and the network is up"
         )
+
+
+def _closed() -> EngineUnavailable:
+    return EngineUnavailable("the engine is closed; open a new one")
 
 
 class _Turn:

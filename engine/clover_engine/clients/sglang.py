@@ -98,7 +98,7 @@ class SGLangEngine:
             prompt = self._prompt(hole, new, facts, call)
             outputs, reason = self._stream(
                 [prompt] * request.n, self._sampling(request, new, facts), facts, call,
-                begin, request.stop,
+                request.stop,
             )  # fmt: skip
         except DeadlineReached:
             return late
@@ -196,6 +196,7 @@ class SGLangEngine:
         self.close()
 
     def _known(self, call: Call) -> Facts:
+        call.check()
         if self._facts is None:
             self._facts = read_facts(self._http, call.ask, self._model, self._fim)
         return self._facts
@@ -246,7 +247,6 @@ class SGLangEngine:
         sampling: list[dict[str, Any]],
         facts: Facts,
         call: Call,
-        begin: str = "",
         stops: tuple[str, ...] = (),
     ) -> tuple[Outputs, FinishReason | None]:
         """All texts, and why the client stopped listening before they ended, if it did."""
@@ -267,7 +267,7 @@ class SGLangEngine:
             with contextlib.closing(call.events(PATH, body)) as events:
                 for event in events:
                     outputs.take(event)
-                    is_over = all(outputs.is_over(i, begin, stops) for i in range(count))
+                    is_over = all(outputs.is_over(i, stops) for i in range(count))
                     if is_over:
                         break
         except DeadlineReached:

@@ -72,21 +72,20 @@ class Outputs:
         client stopped listening, if it did."""
         output = self.texts[index]
         marked = template.cut(output.text)
-        text, has_stopped = cut_at(begin + marked, stops)
+        new, has_stopped = cut_at(marked, stops)
         if has_stopped or output.finish == "stop string":
             reason = "stop"
         elif output.finish == "eom" or len(marked) < len(output.text):
             reason = "eom"
         elif output.finish or reason is None:
             reason = "length"
-        kept = len(text) - len(begin)
-        confidence = self._confidence(output, kept, reason == "eom") if text else 0.0
-        return Infill(text, confidence, reason)
+        confidence = self._confidence(output, len(new), reason == "eom") if output.text else 0.0
+        return Infill(begin + new, confidence, reason)
 
-    def is_over(self, index: int, begin: str, stops: tuple[str, ...]) -> bool:
+    def is_over(self, index: int, stops: tuple[str, ...]) -> bool:
         """Nothing more of this text will be used."""
         output = self.texts[index]
-        return bool(output.finish) or cut_at(begin + output.text, stops)[1]
+        return bool(output.finish) or cut_at(output.text, stops)[1]
 
     def stats(self, seconds: float) -> DecodeStats:
         """Prompt, cached and new tokens over all texts, where the server says."""

@@ -1,0 +1,143 @@
+"""Everything that claims to be an engine, ready to be asked."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from clover_engine.api import Engine
+from clover_engine.clients.sglang import SGLangEngine
+from clover_engine.local import LocalEngine
+from clover_engine.testing import FakeEngine
+from clover_engine.testing_answers import FakeModel
+from clover_engine.testing_server import FakeServer
+
+LONG = "word " * 3000
+STEP_S = 0.01
+"""Pace of the fakes that are slow: a token of `LONG` each."""
+
+
+@dataclass
+class Subject:
+    """One engine under test, and what it can do."""
+
+    engine: Engine
+    fresh: Callable[[], Engine]
+    """Another one over the same model, for the test to close."""
+    slow: Engine
+    """One that takes seconds for hundreds of tokens (at a high temperature)."""
+    can_score: bool = True
+    has_seeds: bool = True
+    """The same seed gives the same text, at any temperature."""
+    answers: bool = True
+    """It says something: a model with random weights may begin with the end of the hole."""
+
+
+Making = Callable[[Path], AbstractContextManager[Subject]]
+
+
+@contextlib.contextmanager
+def fake(folder: Path) -> Iterator[Subject]:
+    def fresh() -> FakeEngine:
+        return FakeEngine(infills=["return a + b\n    done"])
+
+    yield Subject(fresh(), fresh, FakeEngine(infills=[LONG], step_s=STEP_S))
+
+
+@contextlib.contextmanager
+def worker(folder: Path) -> Iterator[Subject]:
+    """The embedded engine's client with a fake model behind the real protocol."""
+
+    def command(**options: object) -> list[str]:
+        return [sys.executable, "-P", "-m", "clover_engine.worker", "--fake", json.dumps(options)]
+
+    def fresh() -> LocalEngine:
+        return LocalEngine(command=command(infills=["return a + b\n    done"]))
+
+    with fresh() as engine, LocalEngine(command=command(infills=[LONG], step_s=STEP_S)) as slow:
+        slow.health(start=True)
+        yield Subject(engine, fresh, slow)
+
+
+@contextlib.contextmanager
+def embedded(folder: Path) -> Iterator[Subject]:
+    """The shipped model."""
+    with LocalEngine(threads=1) as engine:
+        engine.health(start=True)
+        yield Subject(engine, lambda: LocalEngine(threads=1), engine)
+
+
+@contextlib.contextmanager
+def sglang_fake(folder: Path, *, is_diffusion: bool = False) -> Iterator[Subject]:
+    """The client of SGLang, and a fake server over real sockets."""
+    model = FakeModel(["return a + b\n    done", "a"], is_diffusion=is_diffusion)
+    with (
+        FakeServer(model) as server,
+        FakeServer(FakeModel([LONG], is_diffusion=is_diffusion), step_s=STEP_S) as slow_server,
+        SGLangEngine(server.url) as engine,
+        SGLangEngine(slow_server.url) as slow,
+    ):
+        yield Subject(engine, lambda: SGLangEngine(server.url), slow, can_score=not is_diffusion)
+
+
+@contextlib.contextmanager
+def sglang_fake_diffusion(folder: Path) -> Iterator[Subject]:
+    with sglang_fake(folder, is_diffusion=True) as subject:
+        yield subject
+
+
+@contextlib.contextmanager
+def sglang_sdar(folder: Path) -> Iterator[Subject]:
+    """The real server with a tiny SDAR: SGLang's own block diffusion."""
+    from tests.serving import harness, models
+
+    if reason := harness.missing():
+        pytest.skip(reason)
+    server = harness.Server(
+        models.sdar(folder / "sdar"),
+        folder / "server.log",
+        modules=("sdar",),
+        arguments=("--dllm-algorithm", "LowConfidence"),
+    )
+    with server, SGLangEngine(server.url) as engine:
+        yield Subject(
+            engine, lambda: SGLangEngine(server.url), engine, can_score=False, has_seeds=False,
+            answers=False,
+        )  # fmt: skip
+
+
+@contextlib.contextmanager
+def sglang_autoregressive(folder: Path) -> Iterator[Subject]:
+    """The real server with a tiny Qwen3, which gives log-probabilities."""
+    from tests.serving import harness, models
+
+    if reason := harness.missing():
+        pytest.skip(reason)
+    checkpoint = models.sdar(folder / "qwen3")  # SDAR's layers are Qwen3's
+    config = json.loads((checkpoint / "config.json").read_text())
+    config["architectures"] = ["Qwen3ForCausalLM"]
+    (checkpoint / "config.json").write_text(json.dumps(config))
+    server = harness.Server(checkpoint, folder / "server.log", modules=("qwen3",))
+    with server, SGLangEngine(server.url) as engine:
+        yield Subject(
+            engine, lambda: SGLangEngine(server.url), engine, has_seeds=False, answers=False
+        )
+
+
+SUBJECTS: dict[str, Making] = {
+    "fake": fake,
+    "worker": worker,
+    "embedded": embedded,
+    "sglang-fake": sglang_fake,
+    "sglang-fake-diffusion": sglang_fake_diffusion,
+    "sglang-sdar": sglang_sdar,
+    "sglang-autoregressive": sglang_autoregressive,
+}
+"""Each is made once, in this order; only one real server is alive at a time."""
