@@ -17,7 +17,11 @@ class Router(nn.Module):
 
 
 class Experts(nn.Module):
-    """Fused expert weights: gate_up_proj [E, 2I, H], down_proj [E, H, I]."""
+    """Fused expert weights: gate_up_proj [E, 2I, H], down_proj [E, H, I].
+
+    `model.experts` has what takes this module's place when they are quantised or wait in host
+    memory.
+    """
 
     def __init__(self, experts: int, hidden: int, intermediate: int) -> None:
         super().__init__()
@@ -25,6 +29,15 @@ class Experts(nn.Module):
         self.down_proj = nn.Parameter(torch.empty(experts, hidden, intermediate))
         nn.init.normal_(self.gate_up_proj, std=0.02)
         nn.init.normal_(self.down_proj, std=0.02)
+
+    def order(self, chosen: list[int]) -> list[int]:
+        """In which order to ask for these experts."""
+        return chosen
+
+    def forward(self, x: Tensor, expert: int) -> Tensor:
+        """down(silu(gate(x)) · up(x)) of one expert, [rows, hidden] → [rows, hidden]."""
+        gate, up = F.linear(x, self.gate_up_proj[expert]).chunk(2, dim=-1)
+        return F.linear(F.silu(gate) * up, self.down_proj[expert])
 
 
 class SparseMoE(nn.Module):
@@ -55,11 +68,9 @@ class SparseMoE(nn.Module):
         weights, chosen = probs.topk(self.top_k, dim=-1)  # [rows, k]
         if self.normalise:
             weights = weights / weights.sum(dim=-1, keepdim=True)
-        weights = weights.to(x.dtype)
-        out = torch.zeros_like(x)
-        for expert in torch.unique(chosen).tolist():
+        # By slot, so that the sum does not depend on the order in which experts are at hand.
+        slots = x.new_zeros(*chosen.shape, x.shape[-1])  # [rows, k, hidden]
+        for expert in self.experts.order(torch.unique(chosen).tolist()):
             row, slot = torch.where(chosen == expert)
-            gate, up = F.linear(x[row], self.experts.gate_up_proj[expert]).chunk(2, dim=-1)
-            hidden = F.linear(F.silu(gate) * up, self.experts.down_proj[expert])
-            out.index_add_(0, row, (hidden * weights[row, slot, None]).to(out.dtype))
-        return out
+            slots[row, slot] = self.experts(x[row], expert).to(x.dtype)
+        return (slots * weights.to(x.dtype)[..., None]).sum(dim=1)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -16,26 +16,60 @@ from torch import Tensor
 from clover_engine.errors import CheckpointError
 from clover_engine.model.clover import Clover
 from clover_engine.model.config import CloverConfig
+from clover_engine.model.filling import Filling, Weight, empty_model
 from clover_engine.model.names import groups, is_new, rename
+from clover_engine.model.qlinear import QuantLinear
+from clover_engine.model.quant import Quantization, Quantized, merged
+from clover_engine.model.quant import quantize as quantized
 
 INDEX = "model.safetensors.index.json"
 SINGLE = "model.safetensors"
+AnyWeight = TypeVar("AnyWeight", bound=Weight)
 
 
 def load_model(
-    directory: Path, dtype: torch.dtype = torch.float32, config: CloverConfig | None = None
+    directory: Path,
+    dtype: torch.dtype = torch.float32,
+    config: CloverConfig | None = None,
+    *,
+    quantize: Quantization | None = None,
+    device: torch.device | str = "cpu",
+    expert_budget_bytes: int | None = None,
 ) -> Clover:
     """Loads a Clover checkpoint, or a base-family one with the new parameters at neutral values.
 
-    Raises `CheckpointError` for anything missing, truncated, corrupt or of the wrong shape.
+    A quantised checkpoint stays quantised; `quantize` quantises while loading, or otherwise than
+    the checkpoint is. `expert_budget_bytes` leaves a mixture's experts in host memory and allows
+    so many bytes of them on `device` at once (`clover_engine.model.experts`). A layer at a time is
+    in memory twice, whatever the model's size. Raises `CheckpointError` for anything missing,
+    truncated, corrupt or of the wrong shape.
     """
     config = config or CloverConfig.load(directory)
-    model = Clover(config).to(dtype)
-    own = model.state_dict()
-    with torch.no_grad():
-        for name, value in checked(directory, config, {n: t.shape for n, t in own.items()}):
-            own[name].copy_(value)
+    stored = Quantization.load(directory)
+    model = empty_model(config)
+    shapes = {name: tensor.shape for name, tensor in model.state_dict().items()}
+    fill = Filling(model, dtype, device, expert_budget_bytes)
+    tensors = _read(directory, config)
+    if stored is None:
+        for name, value in fitting(tensors, directory, config, shapes):
+            fill.add(name, _as(name, value, quantize))
+    else:
+        for name, weight in fitting(merged(tensors, shapes, stored), directory, config, shapes):
+            fill.add(name, weight if quantize is None else _as(name, weight, quantize))
+    fill.finish()
     return model.eval()
+
+
+def _as(name: str, weight: Weight, how: Quantization | None) -> Weight:
+    """`weight` quantised as `how` wants it for that name."""
+    wanted = None if how is None else how.of(name)
+    if wanted is None:
+        return weight
+    plain = weight.dequantize() if isinstance(weight, Quantized) else weight
+    try:
+        return quantized(plain, wanted)
+    except ValueError as error:
+        raise CheckpointError(f"tensor {name!r}: {error}; fetch the checkpoint again") from error
 
 
 def checked(
@@ -46,14 +80,24 @@ def checked(
     `shapes` says what the model needs. Raises `CheckpointError` for a tensor too many, of another
     shape, or, at the end, missing: new parameters may be missing, but only all of them.
     """
+    return fitting(_read(directory, config), directory, config, shapes)
+
+
+def fitting(
+    tensors: Iterable[tuple[str, AnyWeight]],
+    source: Path,
+    config: CloverConfig,
+    shapes: Mapping[str, torch.Size],
+) -> Iterator[tuple[str, AnyWeight]]:
+    """`tensors` of `source` as `checked` gives them."""
     tied = {"lm_head.weight"} if config.tie_word_embeddings else set()
     seen: set[str] = set()
-    for name, value in _read(directory, config):
+    for name, value in tensors:
         if name in tied:
             continue
         if name not in shapes:
             raise CheckpointError(
-                f"{directory} has a tensor {name!r} that this architecture does not use; "
+                f"{source} has a tensor {name!r} that this architecture does not use; "
                 "use a checkpoint of a supported model, not quantised"
             )
         if shapes[name] != value.shape:
@@ -68,7 +112,7 @@ def checked(
         missing = [name for name in missing if not is_new(name)]
     if missing:
         raise CheckpointError(
-            f"{directory} lacks {len(missing)} tensors, first {missing[0]!r}; fetch it again"
+            f"{source} lacks {len(missing)} tensors, first {missing[0]!r}; fetch it again"
         )
 
 
@@ -118,7 +162,12 @@ def save_model(
     shard_bytes: int = 16 * 1024 * 1024,
 ) -> None:
     """Writes config.json and safetensors in shards of at most `shard_bytes` (single tensors may
-    be larger). An existing checkpoint is replaced file by file, index last."""
+    be larger). An existing checkpoint is replaced file by file, index last.
+
+    Raises ValueError for a quantised model: `train.quantize` makes such checkpoints from files.
+    """
+    if any(isinstance(module, QuantLinear) for module in model.modules()):
+        raise ValueError("a quantised model cannot be saved; quantise its checkpoint instead")
     writer = ShardWriter(directory, shard_bytes)
     for name, tensor in model.state_dict().items():
         if name != "lm_head.weight" or not model.config.tie_word_embeddings:
@@ -146,8 +195,8 @@ class ShardWriter:
         self._shard[name] = whole
         self._used += size
 
-    def finish(self, config: CloverConfig) -> None:
-        """Names the shards, then writes the index and config.json."""
+    def finish(self, config: CloverConfig, how: Quantization | None = None) -> None:
+        """Names the shards, then writes the index and config.json; `how` they are quantised."""
         self._flush()
         index, single, total = self.directory / INDEX, self.directory / SINGLE, len(self._written)
         if total == 1:
@@ -161,7 +210,10 @@ class ShardWriter:
                 where |= dict.fromkeys(names, final)
             _write_json(index, {"metadata": {}, "weight_map": where})
             single.unlink(missing_ok=True)
-        _write_json(self.directory / "config.json", config.to_json())
+        data = config.to_json()
+        if how is not None:
+            data["quantization"] = how.to_json()
+        _write_json(self.directory / "config.json", data)
 
     def _flush(self) -> None:
         path = self.directory / f"model-{len(self._written) + 1:05d}.partial"
