@@ -15,16 +15,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from clover_code import fix_output as output
+from clover_code.engine_option import ENVIRONMENT, add_engine_arguments, opened
 from clover_code.errors import UserError
 from clover_code.fix_screen import Screen
 from clover_engine.errors import CheckpointError, EngineError, EngineUnavailable
 
 if TYPE_CHECKING:
-    from clover_engine.api import Engine
     from clover_patcher.fix import FixResult
     from clover_patcher.types import Diagnostic
 
-EPILOG = """exit codes:
+EPILOG = (
+    """exit codes:
   0  fixed: the patch is in the working tree (with --dry-run: it would be)
   1  none found
   2  the request cannot be tried (the message says what to do)
@@ -35,8 +36,12 @@ EPILOG = """exit codes:
   130  interrupted
 
 With --commit your hooks run as git runs them. What they refuse stays in the working tree.
-Every run is logged in the git directory, under clover/runs; nothing leaves this machine.
+Every run is logged in the git directory, under clover/runs. Nothing leaves this machine, unless
+the engine is a server elsewhere.
+
 """
+    + ENVIRONMENT
+)
 
 _INTERNAL, _INTERRUPTED = 70, 130
 _STDOUT = Path("-")
@@ -84,12 +89,7 @@ def _add_search_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--budget", type=_seconds, default=120.0, metavar="SECONDS", help="default: 120"
     )
-    parser.add_argument(
-        "--engine",
-        choices=["embedded", "none"],
-        default="embedded",
-        help="the model that proposes and ranks candidates; none: enumeration without a model",
-    )
+    add_engine_arguments(parser, what="the model that proposes and ranks candidates")
     parser.add_argument(
         "--check-timeout",
         type=_seconds,
@@ -189,12 +189,8 @@ def _fix(args: argparse.Namespace, screen: Screen) -> FixResult:
         resume=args.resume,
         allow=tuple(args.allow),
     )
-    engine = _engine(args.engine)
-    try:
+    with opened(args) as engine:
         return fix(request, engine, screen)
-    finally:
-        if engine is not None:
-            engine.close()
 
 
 def _places(texts: list[str]) -> tuple[Diagnostic, ...]:
@@ -221,14 +217,6 @@ def _pasted(name: str | None) -> str:
     if not data.strip():
         raise UsageError(f"the traceback {name} is empty: paste it and end with Ctrl-D")
     return data.decode("utf-8", "replace")
-
-
-def _engine(name: str) -> Engine | None:
-    if name == "none":
-        return None
-    from clover_engine.local import LocalEngine
-
-    return LocalEngine()
 
 
 @contextmanager

@@ -9,6 +9,7 @@ import time
 import typing
 from typing import TYPE_CHECKING, Any
 
+from clover_code.engine_option import ENGINES, ENVIRONMENT, add_engine_arguments, opened
 from clover_code.places import Hole, cut, parse_place, read_text
 from clover_engine.api import InfillRequest, Mode, to_json
 from clover_engine.gate import is_shown
@@ -18,7 +19,8 @@ if TYPE_CHECKING:
 
 _SAMPLING_TEMPERATURE = 0.8
 
-EXAMPLES = """\
+EXAMPLES = (
+    """\
 examples:
   clover-code infill shop/cart.py:12:5
   clover-code infill --json --multi-line shop/cart.py:12:5
@@ -30,7 +32,10 @@ exit codes:
   0  a text was generated (it may be empty)
   1  the model failed on this request
   2  the file, the place or the model's files cannot be used (the message says what to do)
+
 """
+    + ENVIRONMENT
+)
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -61,13 +66,12 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     parser.add_argument("--seed", type=int, default=0, help="same seed, same text")
     parser.add_argument("--n", type=int, default=1, help="number of samples, the surest first")
     parser.add_argument("--deadline", type=float, metavar="SECONDS", help="take what there is then")
+    add_engine_arguments(parser, ENGINES[:-1])
     parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
     """Runs the subcommand and returns its exit code."""
-    from clover_engine.local import LocalEngine
-
     place = parse_place(args.place)
     hole = cut(read_text(place), place)
     temperature = args.temperature
@@ -85,7 +89,8 @@ def run(args: argparse.Namespace) -> int:
         deadline_s=args.deadline,
     )
     begun = time.monotonic()
-    with LocalEngine() as engine:
+    with opened(args) as engine:
+        assert engine is not None  # "none" is no choice here
         result = engine.infill(request)
     found = describe(result, hole, time.monotonic() - begun)
     if args.json:

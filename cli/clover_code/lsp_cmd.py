@@ -6,12 +6,15 @@ import argparse
 import gc
 import logging
 import os
+import re
 import sys
 from typing import NoReturn
 
 from clover_code import __version__
+from clover_code.engine_option import add_engine_arguments, chosen_settings
 from clover_code.errors import UserError
 
+_KEY = re.compile(r"""(api_?key\\?["']?\s*[:=]\s*)(\\?["'])(?:\\.|(?!\2).)*\2""", re.IGNORECASE)
 LEVELS = ("error", "warning", "info", "debug")
 
 EXAMPLES = """\
@@ -47,12 +50,14 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     parser.add_argument("--log-level", choices=LEVELS, default="warning", help="debug: code too")
     # vscode-languageclient adds this by itself; the process that it names is in `initialize` too.
     parser.add_argument("--clientProcessId", type=int, help=argparse.SUPPRESS)
+    add_engine_arguments(parser, default=None, what="the model to ask, whatever the editor says")
     parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
     """Serves until the client leaves. Ends the process: threads that still wait are left."""
     address = None if args.tcp is None else parse_address(args.tcp)
+    settings = chosen_settings(args)
     start_log(args.log, "debug" if args.debug else args.log_level)
     gc.disable()  # the imports make hundreds of thousands of objects that stay
     try:
@@ -64,7 +69,7 @@ def run(args: argparse.Namespace) -> int:
         command = install_command().replace("[engine]", "")
         raise UserError(f"{error.name} is not installed; run: {command}") from None
 
-    server = CloverServer(__version__)
+    server = CloverServer(__version__, fixed_settings=settings)
     gc.freeze()
     gc.enable()
     try:
@@ -106,5 +111,15 @@ def start_log(path: str | None, level: str) -> None:
         raise UserError(
             f"cannot write {path}: {error.strerror or error}; give another --log"
         ) from None
+    for handler in logging.getLogger().handlers:
+        handler.addFilter(without_keys)
     # pygls logs whole messages, code included, at level info.
     logging.getLogger("pygls").setLevel("DEBUG" if level == "debug" else "ERROR")
+
+
+def without_keys(record: logging.LogRecord) -> bool:
+    """A filter for handlers: API keys, which clients send among their settings, become stars."""
+    text = record.getMessage()
+    if "key" in text.lower():
+        record.msg, record.args = _KEY.sub(r"\1\2***\2", text), ()
+    return True

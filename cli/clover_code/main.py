@@ -43,7 +43,7 @@ examples:
   clover-code undo
   clover-code doctor
 
-Everything runs on this machine; nothing is sent anywhere.
+Everything runs on this machine, and nothing is sent anywhere, unless you name a model server.
 """
 
 

@@ -194,6 +194,8 @@ class _Routed:
     def _first(self, kind: type[Result], request: Request, cancel: CancelToken | None) -> Result:
         """The first provider's result that is no failure."""
         due = [provider for provider in self._providers if provider.is_due]
+        if kind is not InfillResult:
+            due.sort(key=lambda provider: not provider.ranks)
         begun = time.monotonic()
         last: EngineError | None = None
         late: Result | None = None

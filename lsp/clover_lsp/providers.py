@@ -37,6 +37,8 @@ class Provider:
     error: str = ""
     is_starting: bool = False
     where: str = ""
+    ranks: bool = True
+    """Scores and fills clozes well; others are asked for that only where nobody else answers."""
     changed: Callable[[], None] = lambda: None
     """Called, from any thread, when the provider is back by itself."""
     _engine: Engine | None = None

@@ -79,7 +79,11 @@ def server_provider(
         return None
     where = "" if "@" in server.url else server.url  # a password, perhaps
     return ServedProvider(
-        name, lambda: served_engine(server), where=where, sends_to=server.sends_to
+        name,
+        lambda: served_engine(server),
+        where=where,
+        ranks=name != "llamacpp",  # it has no scores of a text that it is given
+        sends_to=server.sends_to,
     )
 
 

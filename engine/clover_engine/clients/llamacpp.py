@@ -68,9 +68,6 @@ _SUFFIX_LOOK = 80
 class LlamaCppEngine:
     """One llama-server. Calls may come from any thread; nothing is sent before the first."""
 
-    ranks = False
-    """Its scores are slow and it fills no clozes: where another engine can, that one repairs."""
-
     def __init__(
         self,
         url: str,

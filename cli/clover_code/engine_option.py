@@ -1,0 +1,112 @@
+"""The arguments that choose an engine, and the engine that they choose."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from clover_code.errors import UserError
+
+if TYPE_CHECKING:
+    from clover_engine.api import Engine
+    from clover_lsp.settings import Settings
+
+SERVERS = ("sglang", "llamacpp")
+ENGINES = ("auto", "embedded", *SERVERS, "none")
+
+ENVIRONMENT = """\
+CLOVER_SGLANG_URL or CLOVER_LLAMACPP_URL names a model server, as --engine-url does;
+CLOVER_SGLANG_API_KEY or CLOVER_LLAMACPP_API_KEY is its key. Code is sent to that server, secrets
+inside of it are not. While it is away, the embedded model answers.
+"""
+
+
+def add_engine_arguments(
+    parser: argparse.ArgumentParser,
+    choices: Sequence[str] = ENGINES,
+    default: str | None = "auto",
+    what: str = "the model to ask",
+) -> None:
+    """Adds `--engine` and `--engine-url`."""
+    parser.add_argument(
+        "--engine",
+        choices=choices,
+        default=default,
+        help=f"{what}; auto: the server that CLOVER_SGLANG_URL or CLOVER_LLAMACPP_URL names, else "
+        "the embedded one" + ("; none: no model" if "none" in choices else ""),
+    )
+    parser.add_argument(
+        "--engine-url",
+        metavar="URL",
+        help="where the server of --engine sglang or llamacpp listens; code is sent there",
+    )
+
+
+def chosen_settings(args: argparse.Namespace) -> dict[str, Any]:
+    """The settings that the arguments stand for; empty where there are none."""
+    if args.engine_url is not None and args.engine not in SERVERS:
+        raise UserError("--engine-url is a server's: add --engine sglang or --engine llamacpp")
+    chosen: dict[str, Any] = {} if args.engine is None else {"engine": args.engine}
+    if args.engine_url is not None:
+        chosen[args.engine] = {"url": args.engine_url}
+        _require_address(chosen)
+    return chosen
+
+
+def _require_address(chosen: dict[str, Any]) -> None:
+    from clover_lsp.settings_read import read_settings
+
+    _, complaints = read_settings(chosen)
+    if complaints:
+        raise UserError("--engine-url must be an address like http://127.0.0.1:8080, no password")
+
+
+def settings_for(args: argparse.Namespace) -> Settings:
+    """The same as `Settings`. Raises UserError where a server was named and has no address."""
+    from clover_lsp.servers import configured
+    from clover_lsp.settings_read import read_settings
+
+    settings, _ = read_settings(chosen_settings(args))
+    name = settings.engine
+    if (name == "sglang" or name == "llamacpp") and configured(name, settings, os.environ) is None:
+        raise UserError(
+            f"--engine {name} needs the server's address: add --engine-url URL, or set "
+            f"CLOVER_{name.upper()}_URL"
+        )
+    return settings
+
+
+@contextmanager
+def opened(args: argparse.Namespace) -> Iterator[Engine | None]:
+    """The engine that the arguments choose, or None; closed at the end. Nothing starts yet."""
+    from clover_lsp.engines import choose_engines
+
+    engines = choose_engines(settings_for(args))
+    embedded_only = len(engines.providers) == 1 and not engines.providers[0].is_served
+    try:
+        with _notes():
+            # Alone, it needs no choice, which would hide its own words for what is wrong.
+            yield engines.providers[0].engine if embedded_only else engines.interactive(None)
+    finally:
+        engines.close()
+
+
+@contextmanager
+def _notes() -> Iterator[None]:
+    """What the choice of engines logs (who gets the code, who is away) is for the user."""
+    log, notes = logging.getLogger("clover_lsp"), _Notes(logging.WARNING)
+    log.addHandler(notes)
+    try:
+        yield
+    finally:
+        log.removeHandler(notes)
+
+
+class _Notes(logging.Handler):
+    def emit(self, record: logging.LogRecord) -> None:
+        print(f"clover-code: note: {record.getMessage()}", file=sys.stderr)
