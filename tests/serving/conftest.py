@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 from tests.serving.harness import Server, missing
 
-
 NO_STATE_BUFFER = ("--mamba-radix-cache-strategy", "no_buffer", "--disable-overlap-schedule")
 """How SGLang keeps states for its prefix cache; it has the other strategies on GPUs only."""
 
@@ -58,7 +57,7 @@ def qwen35_server(
     with Server(
         checkpoint,
         tmp_path_factory.mktemp("qwen35") / "server.log",
-        modules=("qwen3_5",),
+        modules=("qwen3_5", "qwen3_5_text"),
         arguments=NO_STATE_BUFFER,
     ) as server:
         yield server

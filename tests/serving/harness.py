@@ -49,6 +49,7 @@ ENVIRONMENT: Mapping[str, str] = {
     "SGLANG_USE_CPU_ENGINE": "1",
     "SGLANG_CPU_OMP_THREADS_BIND": "0",  # 0: bind no thread to a core
     "SGLANG_ENABLE_HEALTH_ENDPOINT_GENERATION": "0",  # /health answers without a forward pass
+    "SGLANG_MAMBA_CONV_DTYPE": "float32",  # --dtype leaves the convolution's tails in bfloat16
     "TORCHDYNAMO_DISABLE": "1",  # nothing is compiled at start
     "OMP_NUM_THREADS": "1",
     "HF_HUB_OFFLINE": "1",

@@ -98,7 +98,7 @@ def sdar(folder: Path, seed: int = 1) -> Path:
     weights, hidden, width = Weights(seed), SDAR["hidden_size"], SDAR["head_dim"]
     queries = SDAR["num_attention_heads"] * width
     keys, inner = SDAR["num_key_value_heads"] * width, SDAR["intermediate_size"]
-    head = weights(SDAR_VOCABULARY, hidden)
+    head = weights(SDAR_VOCABULARY, hidden, std=1.0)  # some tokens are sure, others not
     head[TOKENS:] *= 0.01  # beyond the tokenizer: never the most probable
     state = {
         "model.embed_tokens.weight": weights(SDAR_VOCABULARY, hidden, std=1.0),
@@ -135,5 +135,8 @@ def qwen35_moe(folder: Path, seed: int = 2) -> Path:
         for parameter in model.parameters():
             parameter.add_(weights(*parameter.shape, std=0.2))
     model.save_pretrained(folder)
+    config = json.loads((folder / "config.json").read_text())
+    config["full_attention_interval"] = 4  # SGLang goes by this, not by `layer_types`
+    (folder / "config.json").write_text(json.dumps(config))
     add_tokenizer(folder)
     return folder

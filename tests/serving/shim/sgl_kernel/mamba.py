@@ -101,7 +101,7 @@ def gated_delta_rule(
 ) -> Tensor:
     """S_t = e^{g_t} S_{t-1} + β_t (v_t - e^{g_t} S_{t-1} k_t) ⊗ k_t and o_t = S_t q_t, per head.
 
-    q and k are brought to unit length, and q is divided by √K. Shapes: `chunk_gated_delta_rule_cpu`.
+    q and k are brought to unit length, and q is divided by √K. Shapes: see above.
     """
     repeat = v.shape[2] // k.shape[2]
     q, k = (_unit(x[0].float()).repeat_interleave(repeat, dim=1) for x in (q, k))

@@ -38,7 +38,7 @@ def sigmoid_gating_delta_rule_update(
     softplus_beta: float,
     softplus_threshold: float,
 ) -> Tensor:
-    """Gates and delta rule of one token a sequence; shapes as in `mamba`, a and b [tokens, heads]."""
+    """Gates and delta rule of one token a sequence: `mamba`'s shapes; a, b [tokens, heads]."""
     assert use_qk_l2norm_in_kernel and (softplus_beta, softplus_threshold) == (1.0, 20.0)
     g, beta = gdn_gating(A_log, a, b, dt_bias)
     return gated_delta_rule(
