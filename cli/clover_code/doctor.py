@@ -20,6 +20,8 @@ from pathlib import Path
 from typing import Any
 
 from clover_code import __version__
+from clover_code.doctor_servers import look_at_servers
+from clover_code.engine_option import ENGINES, add_engine_arguments, settings_for
 from clover_code.errors import UserError
 from clover_engine.api import Health, InfillRequest
 from clover_engine.errors import EngineError
@@ -67,6 +69,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     )
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     parser.add_argument("--no-start", action="store_true", help="do not start the model")
+    add_engine_arguments(parser, ENGINES[:-1], what="the model server to look at")
     planner = parser.add_argument_group("memory planner")
     planner.add_argument("--plan", action="store_true", help="plan memory, look at nothing else")
     planner.add_argument(
@@ -90,6 +93,7 @@ def run(args: argparse.Namespace) -> int:
     """Runs the subcommand and returns its exit code."""
     if args.plan:
         return run_plan(args)
+    settings = settings_for(args)
     checks = [check_python(), check_self(), check_git()]
     checks += (check_package(name, base_install_command()) for name in BASE_PACKAGES)
     custom_worker = bool(os.environ.get("CLOVER_WORKER"))
@@ -100,6 +104,9 @@ def run(args: argparse.Namespace) -> int:
     if not args.no_start and all(check.ok for check in checks):
         check, health = check_engine()
         checks.append(check)
+    if not args.no_start:
+        looks = look_at_servers(settings)
+        checks += (Check(name, not fix, detail, fix) for name, detail, fix in looks)
     report(checks, health, args.json)
     return 0 if all(check.ok for check in checks) else 1
 
