@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import torch
+from sglang.srt.layers.logits_processor import LogitsProcessor
 from sglang.srt.models import qwen3_5, qwen3_5_text
 from torch import Tensor, nn
 
@@ -39,6 +40,7 @@ class CloverForBlockDiffusion(qwen3_5_text.Qwen3_5MoeForCausalLM):  # type: igno
         self.body_cls = CloverMoeBody if config.num_experts else CloverBody
         super().__init__(config=config.for_layers(), quant_config=quant_config, prefix=prefix)
         self.clover = config.clover
+        self.logits_processor = LogitsProcessor(self.config, return_full_logits=True)
         if self.clover.mask_embedding:
             self.mask_embedding = nn.Parameter(torch.zeros(config.hidden_size))
 
