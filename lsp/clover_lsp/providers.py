@@ -152,10 +152,13 @@ class ServedProvider(Provider):
             self.failed(error)
 
     def failed(self, error: EngineError) -> None:
+        self._down(error, MAX_LOOK_S)
+
+    def _down(self, error: EngineError, longest_s: float) -> None:
         with self._lock:
             self._streak += 1
             self.failures = self._streak
-            pause = min(MAX_LOOK_S, 0.25 * 2.0**self._streak)
+            pause = min(longest_s, 0.25 * 2.0**self._streak)
             self.not_before = time.monotonic() + pause
             self.error, self._known, self._misses = str(error), None, 0
             if self._watch is None and not self._closed.is_set():
@@ -173,9 +176,10 @@ class ServedProvider(Provider):
 
     def missed(self) -> bool:
         self._misses += 1
-        if self._misses < MAX_MISSES:
+        if self._misses < (1 if self._streak else MAX_MISSES):
             return False
-        self.failed(EngineUnavailable(f"{self.name} answers too slowly; see what else it computes"))
+        slow = EngineUnavailable(f"{self.name} answers too slowly; see what else it computes")
+        self._down(slow, MAX_PAUSE_S)  # its health may be good all the same
         return True
 
     def close(self) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 from collections.abc import Callable
@@ -20,6 +21,7 @@ from clover_engine.api import (
     ScoreRequest,
     ScoreResult,
 )
+from clover_engine.errors import Unsupported
 
 from .types import EngineUse
 
@@ -92,7 +94,8 @@ class MeteredEngine:
 
     def _warm_up(self) -> None:
         try:
-            self._engine.score(ScoreRequest("", "", ("\n",)), self._token)
+            with contextlib.suppress(Unsupported):  # it may have other uses
+                self._engine.score(ScoreRequest("", "", ("\n",)), self._token)
             self._health.set_result(self._engine.health())
         except BaseException as exc:  # raised again in `require_ready`
             self._health.set_exception(exc)

@@ -14,7 +14,7 @@ from concurrent.futures import TimeoutError as FutureTimeout
 from dataclasses import dataclass
 
 from clover_engine.api import CancelToken, ClozeRequest, Engine, ScoreRequest
-from clover_engine.errors import EngineError, RequestCancelled
+from clover_engine.errors import EngineError, RequestCancelled, Unsupported
 
 from .pool import CandidatePool, HoleItems, plain_fill
 from .rank import model_scores
@@ -156,6 +156,10 @@ class Questions:
             answer = call.result(max(_LEAST_WAIT_S, until - time.monotonic()))
         except FutureTimeout:
             return False
+        except Unsupported as exc:
+            self._running = None
+            self._note(f"{exc}; candidates are less well ranked")
+            return True
         except (EngineError, OSError) as exc:
             self._running, self._engine = None, None
             if not isinstance(exc, RequestCancelled):
@@ -167,6 +171,10 @@ class Questions:
         if not question.cloze and answer.logprobs:
             self._plan_score(question.holes)
         return True
+
+    def _note(self, note: str) -> None:
+        if note not in self._pool.notes:
+            self._pool.notes.append(note)
 
     def _take_in(self, answer: _Answer) -> None:
         holes = answer.question.holes
