@@ -49,6 +49,7 @@ ROOT = Path(__file__).parent.parent
 DEBOUNCE_S = 0.15
 PATIENCE_S = 1.0
 SAMPLE_S = 2.0
+SETTLE_S = 120.0
 
 
 @dataclass
@@ -195,13 +196,35 @@ def resident_mb(pid: int) -> float:
 
 
 def in_flight(url: str) -> Any:
-    """Requests that SGLang says it has (running, waiting); "unknown" for other servers."""
+    """Requests that SGLang says it has (running, waiting); None for other servers, and where it
+    does not answer."""
     try:
-        with urllib.request.urlopen(f"{url}/v1/loads?include=core", timeout=10) as answer:
+        with urllib.request.urlopen(f"{url}/v1/loads?include=core", timeout=20) as answer:
             loads = json.load(answer)["loads"]
-    except (urllib.error.URLError, ValueError, KeyError):
-        return "unknown"
+    except (OSError, ValueError, KeyError):
+        return None
     return [sum(int(load[f"num_{kind}_reqs"]) for load in loads) for kind in ("running", "waiting")]
+
+
+def settled(url: str) -> tuple[Any, float]:
+    """What is in flight once nothing is, or after `SETTLE_S`; and how long that took."""
+    begun = time.monotonic()
+    while (found := in_flight(url)) != [0, 0]:
+        if time.monotonic() - begun > SETTLE_S or _has_no_loads(url):
+            break
+        time.sleep(0.5)
+    return found, time.monotonic() - begun
+
+
+def _has_no_loads(url: str) -> bool:
+    """Another server than SGLang: it answers, but does not count."""
+    try:
+        with urllib.request.urlopen(f"{url}/v1/loads", timeout=20):
+            return False
+    except urllib.error.HTTPError as error:
+        return error.code == 404
+    except OSError:
+        return False
 
 
 def connections(pid: int) -> int:
@@ -234,20 +257,19 @@ def server(kind: str) -> Iterator[tuple[str, int]]:
             raise SystemExit(f"serving: {reason}")
         more = ("--max-running-requests", "16", "--max-total-tokens", "32768")
         if kind == "sdar":
-            checkpoint = importlib.import_module("tests.serving.models").sdar(folder / "model")
-            modules, algorithm = ("sdar",), "LowConfidence"
+            found = harness.Server(
+                importlib.import_module("tests.serving.models").sdar(folder / "model"),
+                folder / "server.log",
+                modules=("sdar",),
+                arguments=("--dllm-algorithm", "LowConfidence", *more),
+            )
         else:
             clover = importlib.import_module("tests.serving.clover")
             checkpoint = clover.checkpoint(folder / "model", clover.DENSE)
-            modules, algorithm = ("qwen3_5", "qwen3_5_text"), "Clover"
-        with harness.Server(
-            checkpoint,
-            folder / "server.log",
-            modules=modules,
-            arguments=("--dllm-algorithm", algorithm, *more),
-        ) as found:
+            found = clover.serve(checkpoint, folder / "server.log", arguments=more)
+        with found:
             yield found.url, found.pid
-            print(f"the server is {'up' if found.alive() else 'DEAD'} at the end")
+            print(f"the server is {'up' if found.alive() else 'DEAD'} at the end", file=sys.stderr)
 
 
 @contextlib.contextmanager
@@ -300,7 +322,9 @@ def replay(args: argparse.Namespace, url: str, pid: int | None) -> dict[str, Any
     if memory is not None:
         memory.stop.set()
         memory.join()
-    time.sleep(2.0)
+    ended_s = time.monotonic() - ending
+    left, settled_s = settled(url)
+    time.sleep(1.0)
     total = max(1e-9, seen.useful_s + seen.aborted_s)
     return {
         "model": health.model,
@@ -319,8 +343,9 @@ def replay(args: argparse.Namespace, url: str, pid: int | None) -> dict[str, Any
         "cancel to return, p50 s": round(percentile(seen.stopped_s, 0.5), 3),
         "cancel to return, p95 s": round(percentile(seen.stopped_s, 0.95), 3),
         "editors that did not end": stuck,
-        "all ended after, s": round(time.monotonic() - ending - 2.0, 2),
-        "in flight at the end [running, waiting]": in_flight(url),
+        "editors ended after, s": round(ended_s, 2),
+        "in flight at the end [running, waiting]": left,
+        "server idle again after, s": round(settled_s, 2),
         "connections at the end": None if pid is None else connections(pid),
         "server memory": None if memory is None else memory.report(),
         "load": round(os.getloadavg()[0], 1),
@@ -355,7 +380,7 @@ def main() -> int:
         for name, value in found.items():
             print(f"{name:42} {value}")
     left = found["in flight at the end [running, waiting]"]
-    return 1 if found["editors that did not end"] or left not in ("unknown", [0, 0]) else 0
+    return 1 if found["editors that did not end"] or left not in (None, [0, 0]) else 0
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
@@ -51,12 +52,12 @@ class Started:
     def err(self) -> str:
         return (self.folder / "err").read_text()
 
-    def until_ready(self, times: int = 1) -> None:
+    def until_ready(self, times: int = 1, seconds: float = 20.0) -> None:
         def ready() -> bool:
             assert self.process.poll() is None, self.err
             return self.out.count("or for other programs") == times
 
-        wait_for(ready)
+        wait_for(ready, seconds)
 
     def send(self, number: signal.Signals) -> None:
         self.process.send_signal(number)
@@ -110,6 +111,21 @@ def running(pid: int) -> bool:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
     except OSError:
         return False
+
+
+def members(group: int) -> list[int]:
+    """Running processes of a process group."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            state, _, owner = path.read_text().rpartition(")")[2].split()[:3]
+            if int(owner) == group and state not in "ZX":
+                found.append(int(path.parent.name))
+    return found
+
+
+def children(pid: int) -> list[int]:
+    return [int(p) for p in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
 
 def wait_for(condition: Callable[[], bool], seconds: float = 20.0) -> None:
@@ -368,3 +384,30 @@ def test_a_server_that_falls_silent_is_started_again(machine: Machine) -> None:
     supervisor.stop()
     thread.join(20)
     assert results == [True] and len(notes) == 1 and "no answer for 0.5 s" in notes[0]
+
+
+def test_a_real_sglang(machine: Machine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A tiny Clover on the real server, on this CPU: it comes up, answers, and all of it ends."""
+    from tests.serving import clover, harness
+
+    from clover_engine.api import InfillRequest
+    from clover_engine.clients.sglang import SGLangEngine
+
+    if harness.missing():
+        pytest.skip(harness.missing())
+    folder = clover.checkpoint(tmp_path / "clover", clover.DENSE)
+    template = clover.serve(folder, tmp_path / "unused.log")
+    for name, value in template._full_environment().items():
+        monkeypatch.setenv(name, value)
+    python = str(harness.SGLANG / "bin" / "python")
+    run = machine.start("--model", str(folder), "--python", python, "--", *harness.ARGUMENTS)
+    run.until_ready(seconds=300)
+    with SGLangEngine(f"http://127.0.0.1:{machine.port}") as engine:
+        found = engine.infill(InfillRequest("def add(a, b):\n    return ", max_tokens=8))
+    assert found.stats.tokens > 0
+    (server,) = children(run.process.pid)
+    everyone = members(server)
+    assert len(everyone) >= 3  # the server, its scheduler, its detokenizer
+    run.send(signal.SIGTERM)
+    assert run.end(60) == 0
+    assert not members(server)

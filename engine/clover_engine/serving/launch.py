@@ -22,8 +22,8 @@ from typing import Any
 
 from clover_engine.errors import CheckpointError, EngineUnavailable, RequestError
 from clover_engine.plan import GB, Plan, find_model, plan, sglang_working_bytes
+from clover_engine.serving.pinned import VERSION
 
-SGLANG_VERSION = "0.5.23"
 ALGORITHMS = {
     "CloverForBlockDiffusion": "Clover",
     "LLaDA2MoeModelLM": "LowConfidence",
@@ -122,10 +122,10 @@ def check_sglang(python: str, *, clover: bool) -> None:
     install = install_command(python)
     if found["sglang"] is None:
         raise EngineUnavailable(f"SGLang is not installed for {python}; run: {install}")
-    if found["sglang"] != SGLANG_VERSION:
+    if found["sglang"] != VERSION:
         raise EngineUnavailable(
             f"SGLang {found['sglang']} is installed for {python}, this was written for "
-            f"{SGLANG_VERSION}; run: {install}"
+            f"{VERSION}; run: {install}"
         )
     if clover and not found["plugin"]:
         raise EngineUnavailable(
