@@ -33,6 +33,8 @@ class FakeModel:
     model_type: str = "qwen2"
     context: int = 4096
     is_diffusion: bool = False
+    algorithm: str = "LowConfidence"
+    """Of block diffusion."""
     is_incremental: bool = False
     splits_thinking: bool = True
     thinking: str = ""
@@ -134,7 +136,7 @@ class FakeModel:
             return 200, {
                 "context_length": None,
                 "max_req_input_len": self.context,
-                "dllm_algorithm": "LowConfidence" if self.is_diffusion else None,
+                "dllm_algorithm": self.algorithm if self.is_diffusion else None,
                 "incremental_streaming_output": self.is_incremental,
             }
         if path == "/v1/models":

@@ -5,7 +5,8 @@
 Prompts go out as text: no token id ever does, since one that the model does not have ends some
 servers. What differs from the embedded engine:
 
-- how tokens are chosen is the server's matter: `mode`, `block_size` and `drafts` are not sent;
+- `mode`, `threshold` and `block_size` reach Clover's own algorithm only, since other servers decide
+  that themselves; `drafts` would be token ids, and are not sent;
 - `must_start_with` is written into the prompt: models trained to fill holes were trained on holes
   that begin inside a token;
 - `confidence` comes from the server's log-probabilities; block diffusion in SGLang has none, see
@@ -40,7 +41,7 @@ from clover_engine.clients.fim import Hole, fit
 from clover_engine.clients.http import DeadlineReached, HttpTransport, Limits
 from clover_engine.clients.sglang_facts import Facts, count_tokens, read_facts
 from clover_engine.clients.sglang_stream import PATH, Outputs, prompt_logprobs
-from clover_engine.clients.sglang_talk import Talk
+from clover_engine.clients.sglang_talk import Talk, decoding_options
 from clover_engine.errors import EngineError, RequestCancelled, RequestError, Unsupported
 from clover_engine.generation import (
     DecisionRequest,
@@ -237,6 +238,8 @@ class SGLangEngine:
             "top_p": request.top_p,
             "stop": [*map(valid, request.stop), *facts.template.ends][:32],
         }
+        if facts.takes_options:
+            shared["custom_params"] = decoding_options(request)
         if request.temperature == 0:
             return [shared] * request.n
         return [shared | {"sampling_seed": request.seed + i} for i in range(request.n)]

@@ -36,7 +36,8 @@ class Facts:
     """Tokens that a prompt and its answer may have together."""
     is_diffusion: bool
     """Denoises blocks: no log-probabilities, and its own sampling."""
-    is_clover: bool
+    takes_options: bool
+    """Clover's own algorithm: a request may choose mode, threshold and block size."""
     is_incremental: bool
     """Streams only what is new; else each event has the whole text."""
     splits_thinking: bool
@@ -64,14 +65,14 @@ def read_facts(transport: HttpTransport, ask: Ask, model: str, fim: str) -> Fact
     path = _text(info, "model_path") or _text(card, "root") or name
     listed = info.get("architectures")
     architectures = tuple(map(str, listed)) if isinstance(listed, list) else ()
-    is_clover = any(a.startswith("Clover") for a in architectures)
+    algorithm = settings.get("dllm_algorithm")
     return Facts(
         name=short(name) or "model",
         path=path,
         template=_template(ask, fim, (name, path), architectures, _text(info, "model_type")),
         context=_context(settings, card),
-        is_diffusion=bool(settings.get("dllm_algorithm")),
-        is_clover=is_clover,
+        is_diffusion=bool(algorithm),
+        takes_options=algorithm == "Clover",
         is_incremental=bool(settings.get("incremental_streaming_output")),
         splits_thinking=bool(info.get("reasoning_parser") or settings.get("reasoning_parser")),
     )

@@ -6,7 +6,7 @@ import uuid
 from collections.abc import Mapping
 from typing import Any
 
-from clover_engine.api import DecodeStats
+from clover_engine.api import DecodeStats, InfillRequest
 from clover_engine.clients import questions
 from clover_engine.clients.call import Call, valid
 from clover_engine.clients.dialogue import Opening, converse
@@ -56,6 +56,8 @@ class Talk:
         }
         if request.temperature > 0:
             body["seed"] = request.seed
+        if facts.takes_options:
+            body["custom_params"] = decoding_options(request)
         result: GenerateResult | None = None
         try:
             result = converse(
@@ -152,6 +154,16 @@ class Talk:
 
     def _stats(self) -> DecodeStats:
         return DecodeStats(seconds=self._call.seconds)
+
+
+def decoding_options(request: InfillRequest | GenerateRequest) -> dict[str, Any]:
+    """What `clover_engine.serving` reads from a request's `custom_params`."""
+    given = {
+        "mode": request.mode,
+        "threshold": request.threshold,
+        "block_size": request.block_size,
+    }
+    return {name: value for name, value in given.items() if value is not None}
 
 
 def _names(question: Question) -> list[str]:

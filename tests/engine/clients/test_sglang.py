@@ -122,6 +122,21 @@ def test_both_ways_to_stream(is_incremental: bool, server: FakeServer) -> None:
         assert both.choices[0].confidence == both.choices[1].confidence > 0
 
 
+def test_only_clover_s_algorithm_is_told_how_to_decode(server: FakeServer) -> None:
+    asked = replace(HOLE, mode="speculative", threshold=0.7)
+    server.model.is_diffusion = True
+    with SGLangEngine(server.url) as engine:
+        engine.infill(asked)
+    server.model.algorithm = "Clover"
+    with SGLangEngine(server.url) as engine:
+        engine.infill(asked)
+        engine.generate(replace(ASK, mode="ar"))
+    stock, clover = (body["sampling_params"] for body in server.bodies("/generate"))
+    assert "custom_params" not in stock
+    assert clover["custom_params"] == {"mode": "speculative", "threshold": 0.7}
+    assert server.bodies("/v1/chat/completions")[0]["custom_params"] == {"mode": "ar"}
+
+
 def test_samples_have_seeds_of_their_own(engine: SGLangEngine, server: FakeServer) -> None:
     server.model.texts = ["zero", "one", "two", "three"]
     result = engine.infill(replace(HOLE, n=3, temperature=0.5, seed=1))

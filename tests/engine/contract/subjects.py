@@ -131,12 +131,28 @@ def sglang_autoregressive(folder: Path) -> Iterator[Subject]:
         )
 
 
+@contextlib.contextmanager
+def sglang_clover(folder: Path) -> Iterator[Subject]:
+    """The real server with a tiny Clover and its own algorithm."""
+    from tests.serving import clover, harness
+
+    if reason := harness.missing():
+        pytest.skip(reason)
+    checkpoint = clover.checkpoint(folder / "clover", clover.DENSE)
+    server = clover.serve(checkpoint, folder / "server.log")
+    with server, SGLangEngine(server.url) as engine:
+        yield Subject(
+            engine, lambda: SGLangEngine(server.url), engine, can_score=False, answers=False
+        )
+
+
 SUBJECTS: dict[str, Making] = {
     "fake": fake,
     "worker": worker,
     "embedded": embedded,
     "sglang-fake": sglang_fake,
     "sglang-fake-diffusion": sglang_fake_diffusion,
+    "sglang-clover": sglang_clover,
     "sglang-sdar": sglang_sdar,
     "sglang-autoregressive": sglang_autoregressive,
 }
