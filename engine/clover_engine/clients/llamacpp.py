@@ -214,6 +214,7 @@ class LlamaCppEngine:
         forced = request.must_start_with
         body = {
             **self._server.common(),
+            # Room for the beginning, which is as many tokens as the server makes of it.
             "n_predict": request.max_tokens + len(forced.encode()),
             **_sampling(request.temperature, request.top_p, request.seed),
             "n_probs": _HEALING_PROBS if forced else 1,
@@ -231,7 +232,8 @@ class LlamaCppEngine:
             with contextlib.closing(events):
                 for event in events:
                     take(self._server.http.address, answer, event, path)
-                    if answer.free_tokens(forced) >= request.max_tokens and answer.reason is None:
+                    has_all = bool(forced) and answer.free_tokens(forced) >= request.max_tokens
+                    if has_all and answer.reason is None:
                         answer.reason = "length"
                         return
 

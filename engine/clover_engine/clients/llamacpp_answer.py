@@ -43,7 +43,7 @@ class Answer:
     """None while it is not known."""
     count: int = 0
     """Tokens generated, as far as the server told."""
-    stats: DecodeStats = field(default_factory=DecodeStats)
+    _counted: DecodeStats | None = None
 
     def take(self, event: Mapping[str, Any]) -> None:
         """Raises ValueError where the event is not what llama-server sends."""
@@ -63,7 +63,7 @@ class Answer:
         numbers = timings if isinstance(timings, Mapping) else {}
         count = {name: _whole(numbers.get(name)) for name in _COUNTERS}
         tokens = count["predicted_n"] or self.count
-        self.stats = DecodeStats(
+        self._counted = DecodeStats(
             forward_passes=max(0, tokens - count["draft_n_accepted"]) + bool(count["prompt_n"]),
             prefill_tokens=count["prompt_n"],
             cached_tokens=count["cache_n"],
@@ -71,6 +71,11 @@ class Answer:
             drafted=count["draft_n"],
             accepted=count["draft_n_accepted"],
         )
+
+    @property
+    def stats(self) -> DecodeStats:
+        """The server's own count, which comes at the end."""
+        return self._counted or DecodeStats(forward_passes=self.count, tokens=self.count)
 
     def confidence(self, forced: str = "") -> float:
         """Geometric mean of the token probabilities (0..1); 0 where the server sent none.
@@ -88,8 +93,6 @@ class Answer:
 
     def free_tokens(self, forced: str) -> int:
         """How many tokens reach beyond the `forced` beginning."""
-        if not forced:
-            return max(self.count, len(self.tokens))
         count, at = 0, 0
         for token in self.tokens:
             at += len(token.text)

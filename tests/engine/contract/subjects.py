@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from clover_engine.api import Engine
+from clover_engine.clients.llamacpp import LlamaCppEngine
 from clover_engine.clients.sglang import SGLangEngine
 from clover_engine.local import LocalEngine
 from clover_engine.testing import FakeEngine
@@ -146,6 +147,21 @@ def sglang_clover(folder: Path) -> Iterator[Subject]:
         )
 
 
+@contextlib.contextmanager
+def llamacpp(folder: Path) -> Iterator[Subject]:
+    """The real llama-server with a real model of 135M parameters."""
+    from tests.llamacpp import harness
+
+    if not harness.is_there():
+        pytest.skip(harness.MISSING)
+    server = harness.LlamaServerProcess(folder / "server.log")
+    try:
+        with LlamaCppEngine(server.url) as engine:
+            yield Subject(engine, lambda: LlamaCppEngine(server.url), engine)
+    finally:
+        server.close()
+
+
 SUBJECTS: dict[str, Making] = {
     "fake": fake,
     "worker": worker,
@@ -155,5 +171,6 @@ SUBJECTS: dict[str, Making] = {
     "sglang-clover": sglang_clover,
     "sglang-sdar": sglang_sdar,
     "sglang-autoregressive": sglang_autoregressive,
+    "llamacpp": llamacpp,
 }
 """Each is made once, in this order; only one real server is alive at a time."""
