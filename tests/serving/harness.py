@@ -42,6 +42,7 @@ ARGUMENTS: tuple[str, ...] = (
     *("--max-total-tokens", "4096"),
     *("--mem-fraction-static", "0.2"),
     "--skip-server-warmup",
+    "--sleep-on-idle",  # or else the scheduler keeps a core busy that the tests need
 )
 """What every server gets; `arguments` come after these, and the last of two equal options wins."""
 
