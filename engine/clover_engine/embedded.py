@@ -28,6 +28,8 @@ from clover_engine.decode.healing import Healed, Pieces, heal
 from clover_engine.decode.lookup import Lookup
 from clover_engine.local import DEFAULT_CHECKPOINT
 from clover_engine.model import Clover, load_model
+from clover_engine.model.accelerate import accelerate
+from clover_engine.model.packed import load_packed
 from clover_engine.plain_prompt import PlainPrompt, prompt_for
 from clover_engine.prefill import PrefixCache
 from clover_engine.tokenizer import Tokenizer
@@ -65,14 +67,21 @@ class EmbeddedEngine:
         self.pieces = Pieces(tokenizer, {*banned, self.prompt.eom})
 
     @classmethod
-    def load(cls, checkpoint: Path, threads: int = 0) -> EmbeddedEngine:
-        """Loads a checkpoint directory in float32, or converts a candidate's first
-        (`candidates.prepare`). Raises CheckpointError."""
+    def load(cls, checkpoint: Path, threads: int = 0, wait: bool = True) -> EmbeddedEngine:
+        """Loads a checkpoint directory in float32; a candidate's, which is converted first if need
+        be (`candidates.prepare`), in bfloat16 and 4 bits (`model/packed.py`). Unless it may `wait`
+        for the fast path (`model/accelerate.py`), that comes on later. Raises CheckpointError."""
         if threads:
             torch.set_num_threads(threads)
         prepare(checkpoint)
         tokenizer = Tokenizer.load(checkpoint / "tokenizer.json")
-        return cls(load_model(checkpoint), tokenizer, str(checkpoint))
+        if candidate_at(checkpoint) is not None:
+            return cls(load_packed(checkpoint), tokenizer, str(checkpoint))
+        model = load_model(checkpoint)
+        preparing = accelerate(model, threads or 1)
+        if wait and preparing is not None:
+            preparing.join()
+        return cls(model, tokenizer, str(checkpoint))
 
     def info(self) -> dict[str, Any]:
         """The model's name (its folder's, for any but the shipped one) and size."""
@@ -140,8 +149,8 @@ class EmbeddedEngine:
     def _lookup(self, request: InfillRequest, context: list[int], begun: str) -> Lookup:
         """Where drafts come from, once the text has `begun` like this."""
         blanks = self.prompt.split(request.prefix)[1]
-        drafts = [blanks + draft for draft in request.drafts]
-        rests = [d[len(begun) :] for d in drafts if d.startswith(begun)]
+        whole = [blanks + draft for draft in request.drafts]
+        rests = [d[len(begun) :] for d in whole if d.startswith(begun)]
         drafts = [[*self.tok.encode(rest), self.prompt.eom] for rest in rests]
         original = self.tok.encode(request.original or "")
         return Lookup([*original, self.prompt.eom] if original else [], context, drafts)

@@ -1,4 +1,4 @@
-"""A GGUF file of a few thousand random weights, written as llama.cpp's own converter writes them."""
+"""A GGUF file of few random weights, written as llama.cpp's own converter writes them."""
 
 from __future__ import annotations
 

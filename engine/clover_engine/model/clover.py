@@ -18,6 +18,7 @@ from clover_engine.model.rows import Layout
 
 if TYPE_CHECKING:
     from clover_engine.model.fused import Fused
+    from clover_engine.model.packed import PackedStep
 
 
 class Layer(nn.Module):
@@ -83,7 +84,7 @@ class Clover(nn.Module):
         self.adapter = BlockAdapter(config) if config.adapter_rank else None
         if self.adapter is not None:
             self.adapter.attach(self.model.layers)
-        self.fused: Fused | None = None
+        self.fused: Fused | PackedStep | None = None
         """The fast path, if `accelerate` found that it fits; not used where gradients are."""
 
     def forward(
@@ -113,15 +114,15 @@ class Clover(nn.Module):
         if self.fused is not None and layout.starts is None and not torch.is_grad_enabled():
             x = self.fused.forward(ids, layout, cache, update)
         else:
-            x = self._rows(ids, layout, cache, update)
+            x = self.rows(ids, layout, cache, update)
         if cache is not None and update and layout.clean:
             cache.advanced(layout.clean)
         noisy = x[:, layout.clean :]
         if layout.blocks:
-            noisy = noisy.unflatten(1, (layout.blocks, layout.block_size))
+            noisy = noisy.reshape(-1, layout.blocks, layout.block_size, noisy.shape[-1])
         return x[:, : layout.clean], noisy
 
-    def _rows(self, ids: Tensor, layout: Layout, cache: Cache | None, update: bool) -> Tensor:
+    def rows(self, ids: Tensor, layout: Layout, cache: Cache | None, update: bool) -> Tensor:
         """All layers and the final norm, [N, rows, hidden]."""
         x = self._embed(ids, layout)
         if self.adapter is not None:
