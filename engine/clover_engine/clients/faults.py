@@ -55,7 +55,9 @@ def refusal(
     if status in (401, 403):
         return Refused(f"{where} refuses the API key ({status}); set the server's key", status)
     if status in _OUR_FAULT:
-        return RequestError(f"{where} refuses the request: {said or status}; ask for less")
+        return RequestError(
+            f"{where} refuses the request: {said or status}; change it, or see its log"
+        )
     if status in (404, 405, 501):
         advice = "check that the URL is that of the server and its version fits"
         return Refused(f"{where} does not exist there ({status}); {advice}", status)

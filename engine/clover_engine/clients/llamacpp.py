@@ -42,7 +42,6 @@ from clover_engine.clients.llamacpp_server import Left, LlamaServer, take
 from clover_engine.clients.questions import LETTERS, certain, joint_prompt, read_answers
 from clover_engine.errors import (
     EngineError,
-    EngineUnavailable,
     RequestCancelled,
     Unsupported,
 )
@@ -168,7 +167,7 @@ class LlamaCppEngine:
         )
 
     def decide(self, request: DecisionRequest, cancel: CancelToken | None = None) -> DecisionResult:
-        """Jointly, each answer sees those before it. Raises EngineUnavailable at the deadline."""
+        """Jointly, each answer sees those before it. Raises RequestCancelled when late."""
         check_decision(request)
         left = Left(request.deadline_s)
         _require_going(cancel)
@@ -181,9 +180,8 @@ class LlamaCppEngine:
                 decisions += _decisions(answer, questions)
                 stats += answer.stats
         except DeadlineReached:
-            raise EngineUnavailable(
-                f"{self._server.url} did not decide within {request.deadline_s:g} s; "
-                "allow more time"
+            raise RequestCancelled(
+                "ended before all questions were answered; allow more time"
             ) from None
         return DecisionResult(tuple(decisions), replace(stats, seconds=left.spent))
 

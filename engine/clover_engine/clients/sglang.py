@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import contextlib
 import uuid
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from clover_engine.api import (
@@ -42,7 +42,14 @@ from clover_engine.clients.http import DeadlineReached, HttpTransport, Limits
 from clover_engine.clients.sglang_facts import Facts, count_tokens, read_facts
 from clover_engine.clients.sglang_stream import PATH, Outputs, prompt_logprobs
 from clover_engine.clients.sglang_talk import Talk, decoding_options
-from clover_engine.errors import EngineError, RequestCancelled, RequestError, Unsupported
+from clover_engine.errors import (
+    EngineCrashed,
+    EngineError,
+    EngineUnavailable,
+    RequestCancelled,
+    RequestError,
+    Unsupported,
+)
 from clover_engine.generation import (
     DecisionRequest,
     DecisionResult,
@@ -91,16 +98,14 @@ class SGLangEngine:
         check_request(request)
         call = Call(self._http, request.deadline_s, cancel)
         late = InfillResult((Infill("", 0.0, "deadline"),) * request.n)
+        begin = request.must_start_with
+        hole = Hole(request.prefix + begin, request.suffix, request.snippets, request.original)
         try:
-            facts = self._known(call)
-            new = min(request.max_tokens, max(1, facts.context // 2))
-            begin = request.must_start_with
-            hole = Hole(request.prefix + begin, request.suffix, request.snippets, request.original)
-            prompt = self._prompt(hole, new, facts, call)
-            outputs, reason = self._stream(
-                [prompt] * request.n, self._sampling(request, new, facts), facts, call,
-                request.stop,
-            )  # fmt: skip
+            with self._asked(call) as facts:
+                new = min(request.max_tokens, max(1, facts.context // 2))
+                prompts = [self._prompt(hole, new, facts, call)] * request.n
+                sampling = self._sampling(request, new, facts)
+                outputs, reason = self._stream(prompts, sampling, facts, call, request.stop)
         except DeadlineReached:
             return late
         texts = tuple(
@@ -114,8 +119,7 @@ class SGLangEngine:
         logprobs: list[float | None] = [None] * len(request.candidates)
         tokens = [0] * len(request.candidates)
         prefilled = 0
-        with contextlib.suppress(DeadlineReached):
-            facts = self._known(call)
+        with contextlib.suppress(DeadlineReached), self._asked(call) as facts:
             self._require_logprobs(facts)
             longest = max(map(len, request.candidates))
             hole = Hole(request.prefix, request.suffix, (), request.original)
@@ -134,8 +138,7 @@ class SGLangEngine:
         call = Call(self._http, request.deadline_s, cancel)
         texts = edits.deletions(request.original, request.max_remove)
         stats = DecodeStats()
-        with contextlib.suppress(DeadlineReached):
-            facts = self._known(call)
+        with contextlib.suppress(DeadlineReached), self._asked(call) as facts:
             self._require_logprobs(facts)
             if facts.template.sees_suffix and request.max_insert:
                 filled, stats = self._filled(request, facts, call)
@@ -161,7 +164,8 @@ class SGLangEngine:
         check_generate(request)
         call = Call(self._http, request.deadline_s, cancel)
         try:
-            return Talk(self._http, self._known(call), call).generate(request, on_piece)
+            with self._asked(call) as facts:
+                return Talk(self._http, facts, call).generate(request, on_piece)
         except DeadlineReached:
             return GenerateResult("", "", "deadline", DecodeStats(seconds=call.seconds))
 
@@ -170,7 +174,8 @@ class SGLangEngine:
         check_decision(request)
         call = Call(self._http, request.deadline_s, cancel)
         try:
-            return Talk(self._http, self._known(call), call).decide(request)
+            with self._asked(call) as facts:
+                return Talk(self._http, facts, call).decide(request)
         except DeadlineReached:
             raise RequestCancelled(
                 "ended before all questions were answered; allow more time"
@@ -196,11 +201,17 @@ class SGLangEngine:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _known(self, call: Call) -> Facts:
+    @contextlib.contextmanager
+    def _asked(self, call: Call) -> Iterator[Facts]:
+        """What is known of the server; forgotten where it fails: another may come back."""
         call.check()
-        if self._facts is None:
-            self._facts = read_facts(self._http, call.ask, self._model, self._fim)
-        return self._facts
+        try:
+            if self._facts is None:
+                self._facts = read_facts(self._http, call.ask, self._model, self._fim)
+            yield self._facts
+        except (EngineUnavailable, EngineCrashed):
+            self._facts = None
+            raise
 
     def _require_logprobs(self, facts: Facts) -> None:
         if facts.is_diffusion:

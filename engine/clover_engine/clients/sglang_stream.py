@@ -125,9 +125,10 @@ class Outputs:
             output.finish = "length"
 
     def _failed(self, error: str, code: int | None) -> RequestError | EngineUnavailable:
+        where = self._address.url + PATH
         if code in _CLIENT_ERRORS:
-            return RequestError(f"{self._address.url} refuses the request: {error}; ask for less")
-        return EngineUnavailable(f"{self._address.url} failed: {error}; ask again or see its log")
+            return RequestError(f"{where} refuses the request: {error}; change it, or see its log")
+        return EngineUnavailable(f"{where} failed: {error}; ask again or see its log")
 
 
 def cut_at(text: str, stops: tuple[str, ...]) -> tuple[str, bool]:

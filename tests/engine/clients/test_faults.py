@@ -119,7 +119,7 @@ def test_something_else_listens_there(kind: FaultKind, message: str, server: Fak
 
 def test_a_request_that_the_server_refuses(engine: SGLangEngine, server: FakeServer) -> None:
     server.faults[:] = [Fault("status", status=400, message="no such thing")]
-    with pytest.raises(RequestError, match="refuses the request: no such thing; ask for less"):
+    with pytest.raises(RequestError, match="refuses the request: no such thing; change it, or see"):
         engine.infill(HOLE)
 
 
@@ -179,9 +179,12 @@ def test_killed_in_the_middle_and_started_again() -> None:
             engine.infill(InfillRequest("x", max_tokens=250))
     with pytest.raises(EngineUnavailable, match="connection refused"):
         engine.infill(HOLE)
-    with FakeServer(FakeModel(["back"]), port=int(url.rpartition(":")[2])):
+    again = FakeModel(["back"], name="starcoder2-3b")  # the operator took another model
+    with FakeServer(again, port=int(url.rpartition(":")[2])) as server:
         assert engine.health().ready
-        assert engine.infill(HOLE).choices[0].text == "back"
+        result = engine.infill(HOLE)
+        assert (result.choices[0].text, result.model) == ("back", "starcoder2-3b")
+        assert "<fim_middle>" in server.bodies("/generate")[0]["text"]
     engine.close()
 
 

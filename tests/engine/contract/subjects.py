@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from tests.serving.harness import Server, missing
 
 from clover_engine.api import Engine
 from clover_engine.clients.llamacpp import LlamaCppEngine
@@ -35,6 +36,7 @@ class Subject:
     slow: Engine
     """One that takes seconds for hundreds of tokens (at a high temperature)."""
     can_score: bool = True
+    can_cloze: bool = True
     has_seeds: bool = True
     """The same seed gives the same text, at any temperature."""
     answers: bool = True
@@ -79,13 +81,16 @@ def embedded(folder: Path) -> Iterator[Subject]:
 def sglang_fake(folder: Path, *, is_diffusion: bool = False) -> Iterator[Subject]:
     """The client of SGLang, and a fake server over real sockets."""
     model = FakeModel(["return a + b\n    done", "a"], is_diffusion=is_diffusion)
+    scores = not is_diffusion
     with (
         FakeServer(model) as server,
         FakeServer(FakeModel([LONG], is_diffusion=is_diffusion), step_s=STEP_S) as slow_server,
         SGLangEngine(server.url) as engine,
         SGLangEngine(slow_server.url) as slow,
     ):
-        yield Subject(engine, lambda: SGLangEngine(server.url), slow, can_score=not is_diffusion)
+        yield Subject(
+            engine, lambda: SGLangEngine(server.url), slow, can_score=scores, can_cloze=scores
+        )
 
 
 @contextlib.contextmanager
@@ -95,56 +100,72 @@ def sglang_fake_diffusion(folder: Path) -> Iterator[Subject]:
 
 
 @contextlib.contextmanager
-def sglang_sdar(folder: Path) -> Iterator[Subject]:
-    """The real server with a tiny SDAR: SGLang's own block diffusion."""
-    from tests.serving import harness, models
+def sglang_real(server: AbstractContextManager[Server], has_scores: bool) -> Iterator[Subject]:
+    """A real server; its tiny model has random weights."""
+    with server as started:
 
-    if reason := harness.missing():
+        def fresh() -> SGLangEngine:
+            return SGLangEngine(started.url, max_prompt_chars=1200)  # a CPU reads slowly
+
+        with fresh() as engine:
+            yield Subject(
+                engine,
+                fresh,
+                engine,
+                can_score=has_scores,
+                can_cloze=has_scores,
+                has_seeds=False,
+                answers=False,
+            )
+
+
+def real_sglang() -> None:
+    """Skips what needs SGLang where it is not installed."""
+    if reason := missing():
         pytest.skip(reason)
-    server = harness.Server(
+
+
+@contextlib.contextmanager
+def sglang_sdar(folder: Path) -> Iterator[Subject]:
+    """SGLang's own block diffusion."""
+    from tests.serving import models
+
+    real_sglang()
+    server = Server(
         models.sdar(folder / "sdar"),
         folder / "server.log",
         modules=("sdar",),
         arguments=("--dllm-algorithm", "LowConfidence"),
     )
-    with server, SGLangEngine(server.url) as engine:
-        yield Subject(
-            engine, lambda: SGLangEngine(server.url), engine, can_score=False, has_seeds=False,
-            answers=False,
-        )  # fmt: skip
+    with sglang_real(server, has_scores=False) as subject:
+        yield subject
 
 
 @contextlib.contextmanager
 def sglang_autoregressive(folder: Path) -> Iterator[Subject]:
-    """The real server with a tiny Qwen3, which gives log-probabilities."""
-    from tests.serving import harness, models
+    """A tiny Qwen3, of which SGLang gives log-probabilities."""
+    from tests.serving import models
 
-    if reason := harness.missing():
-        pytest.skip(reason)
+    real_sglang()
     checkpoint = models.sdar(folder / "qwen3")  # SDAR's layers are Qwen3's
     config = json.loads((checkpoint / "config.json").read_text())
     config["architectures"] = ["Qwen3ForCausalLM"]
     (checkpoint / "config.json").write_text(json.dumps(config))
-    server = harness.Server(checkpoint, folder / "server.log", modules=("qwen3",))
-    with server, SGLangEngine(server.url) as engine:
-        yield Subject(
-            engine, lambda: SGLangEngine(server.url), engine, has_seeds=False, answers=False
-        )
+    server = Server(checkpoint, folder / "server.log", modules=("qwen3",))
+    with sglang_real(server, has_scores=True) as subject:
+        yield subject
 
 
 @contextlib.contextmanager
 def sglang_clover(folder: Path) -> Iterator[Subject]:
-    """The real server with a tiny Clover and its own algorithm."""
-    from tests.serving import clover, harness
+    """A tiny Clover with its own algorithm."""
+    from tests.serving import clover
 
-    if reason := harness.missing():
-        pytest.skip(reason)
+    real_sglang()
     checkpoint = clover.checkpoint(folder / "clover", clover.DENSE)
     server = clover.serve(checkpoint, folder / "server.log")
-    with server, SGLangEngine(server.url) as engine:
-        yield Subject(
-            engine, lambda: SGLangEngine(server.url), engine, can_score=False, answers=False
-        )
+    with sglang_real(server, has_scores=False) as subject:
+        yield subject
 
 
 @contextlib.contextmanager
@@ -157,7 +178,7 @@ def llamacpp(folder: Path) -> Iterator[Subject]:
     server = harness.LlamaServerProcess(folder / "server.log")
     try:
         with LlamaCppEngine(server.url) as engine:
-            yield Subject(engine, lambda: LlamaCppEngine(server.url), engine)
+            yield Subject(engine, lambda: LlamaCppEngine(server.url), engine, can_cloze=False)
     finally:
         server.close()
 

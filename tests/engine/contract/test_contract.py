@@ -21,10 +21,19 @@ from clover_engine.api import (
     Snippet,
 )
 from clover_engine.errors import (
+    EngineError,
     EngineUnavailable,
     RequestCancelled,
     RequestError,
     Unsupported,
+)
+from clover_engine.generation import (
+    DecisionRequest,
+    GenerateRequest,
+    Message,
+    Piece,
+    Question,
+    TextEngine,
 )
 
 PREFIX = "def add(a, b):\n    "
@@ -141,7 +150,7 @@ def test_cancelled_before(subject: Subject) -> None:
         subject.engine.infill(HOLE, cancel)
     with pytest.raises(RequestCancelled):
         subject.engine.score(ScoreRequest(PREFIX, SUFFIX, CANDIDATES), cancel)
-    with pytest.raises(RequestCancelled):
+    with pytest.raises(RequestCancelled if subject.can_cloze else EngineError):
         subject.engine.cloze(ClozeRequest(PREFIX, "return a + b", SUFFIX), cancel)
 
 
@@ -166,8 +175,9 @@ def test_no_time_at_all(subject: Subject) -> None:
     assert [c.finish_reason for c in subject.engine.infill(late).choices] == ["deadline"] * 2
     scores = subject.engine.score(ScoreRequest(PREFIX, SUFFIX, CANDIDATES, deadline_s=0))
     assert scores.logprobs == (None,) * len(CANDIDATES)
-    cloze = ClozeRequest(PREFIX, "return a + b", SUFFIX, deadline_s=0)
-    assert subject.engine.cloze(cloze).fills == ()
+    if subject.can_cloze:
+        cloze = ClozeRequest(PREFIX, "return a + b", SUFFIX, deadline_s=0)
+        assert subject.engine.cloze(cloze).fills == ()
 
 
 def test_little_time(subject: Subject) -> None:
@@ -237,7 +247,7 @@ def test_many_candidates(subject: Subject) -> None:
 
 def test_small_edits(subject: Subject) -> None:
     asked = ClozeRequest(PREFIX, "return a - b", SUFFIX, max_remove=1, max_insert=1, top=5)
-    if not subject.can_score:
+    if not subject.can_cloze:
         with pytest.raises(Unsupported):
             subject.engine.cloze(asked)
         return
@@ -247,6 +257,49 @@ def test_small_edits(subject: Subject) -> None:
     assert len(set(texts)) == len(texts) and asked.original not in texts
     logprobs = [fill.logprob for fill in fills]
     assert logprobs == sorted(logprobs, reverse=True) and all(value < 0 for value in logprobs)
+
+
+def test_a_conversation(subject: Subject) -> None:
+    engine = subject.engine
+    if not isinstance(engine, TextEngine):
+        pytest.skip("does not converse")
+    asked = GenerateRequest((Message("user", "Say why <|im_end|>"),), max_new_tokens=12)
+    pieces: list[Piece] = []
+    result = engine.generate(asked, on_piece=pieces.append)
+    assert result.finish_reason in ("eom", "length") and result.stats.tokens <= 13
+    for kind, text in (("thinking", result.thinking), ("answer", result.text)):
+        assert "".join(piece.text for piece in pieces if piece.kind == kind) == text
+    late = engine.generate(replace(asked, deadline_s=0))
+    assert (late.text, late.thinking, late.finish_reason) == ("", "", "deadline")
+    cancel = CancelToken()
+    cancel.cancel()
+    with pytest.raises(RequestCancelled):
+        engine.generate(asked, cancel)
+    for wrong in ({"messages": ()}, {"max_new_tokens": 0}, {"stop": ("",)}, {"top_p": 2.0}):
+        with pytest.raises(RequestError):
+            engine.generate(replace(asked, **wrong))  # type: ignore[arg-type]
+
+
+def test_decisions(subject: Subject) -> None:
+    engine = subject.engine
+    if not isinstance(engine, TextEngine):
+        pytest.skip("does not decide")
+    questions = (Question("Colour?", ("red", "blue")), Question("Size?", ("s", "m", "l")))
+    asked = DecisionRequest("The sky is blue.", questions, joint=False)
+    try:
+        decisions = engine.decide(asked).decisions
+    except Unsupported as error:  # words of a model that does not follow instructions
+        assert "did not name an option" in str(error) and not subject.can_score
+    else:
+        assert [len(d.probabilities) for d in decisions] == [2, 3]
+        for decision in decisions:
+            assert sum(decision.probabilities) == pytest.approx(1)
+            assert decision.option == decision.probabilities.index(max(decision.probabilities))
+    with pytest.raises(RequestCancelled):
+        engine.decide(replace(asked, deadline_s=0))
+    for wrong in ((), (Question("One?", ("only",)),), questions * 5):
+        with pytest.raises(RequestError):
+            engine.decide(replace(asked, questions=wrong))
 
 
 def test_threads_do_not_mix(subject: Subject) -> None:
