@@ -45,6 +45,7 @@ from clover_engine.generation import (
     Question,
 )
 from clover_engine.model import Clover, load_model
+from clover_engine.model.accelerate import accelerate
 from clover_engine.prefill import PrefixCache
 from clover_engine.thinking import ThinkingSplit
 from clover_engine.tokenizer import Tokenizer
@@ -73,7 +74,9 @@ class InProcessEngine:
         if threads:
             torch.set_num_threads(threads)
         tokenizer = Tokenizer.load(folder / "tokenizer.json")
-        return cls(load_model(folder), tokenizer, folder)
+        model = load_model(folder)
+        accelerate(model, threads or 1)
+        return cls(model, tokenizer, folder)
 
     @torch.inference_mode()
     def generate(

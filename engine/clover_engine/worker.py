@@ -238,7 +238,7 @@ def load_model(checkpoint: Path, threads: int) -> Model:
             raise
         raise EngineUnavailable(f"{missing} is not installed; run: {install_command()}") from error
     try:
-        model: Model = EmbeddedEngine.load(checkpoint, threads)
+        model: Model = EmbeddedEngine.load(checkpoint, threads, wait=False)
     except CheckpointError as error:
         where = "" if str(checkpoint) in str(error) else f"{checkpoint}: "
         raise CheckpointError(f"{where}{error}") from error

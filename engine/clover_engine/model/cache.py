@@ -8,6 +8,7 @@ costs no forward pass: KV rows are cut off, and the GDN state is replayed from t
 
 from __future__ import annotations
 
+import copy
 import weakref
 from dataclasses import dataclass, field
 from typing import Any
@@ -37,6 +38,14 @@ class KVLayer:
         self.k[:, :, self.length : self.length + rows] = k
         self.v[:, :, self.length : self.length + rows] = v
         self.length += rows
+
+    def room(self, like: Tensor, rows: int) -> tuple[Tensor, Tensor]:
+        """The buffers [batch, kv_heads, capacity, head_dim] with room for `rows` more after
+        `length`; the caller writes them there and adds to `length`. `like`: their kind of tensor.
+        """
+        self._reserve(like, like, self.length + rows)
+        assert self.k is not None and self.v is not None
+        return self.k, self.v
 
     def view(self) -> tuple[Tensor, Tensor]:
         assert self.k is not None and self.v is not None
@@ -74,6 +83,8 @@ class StateLayer:
         self.tail = inputs[:, count : count + width]
         if count == 0:
             self.state = r["state"]
+        elif count < r["rows"] and "rewind" in r:  # left by `fused.py`
+            self.state = r["rewind"](count)
         elif count < r["rows"]:
             cut = {n: r[n][:, :, :count] for n in ("k", "v", "g", "beta")}
             _, self.state, _ = delta_rule(cut["k"], state=r["state"], chunk=16, **cut)
@@ -87,6 +98,13 @@ class Snapshot:
     length: int
     states: list[tuple[Tensor | None, Tensor | None]]
     valid: bool = True
+    replayable: int = 0
+    """So many of its last rows can be undone with `keep` after `restore`."""
+    replays: list[dict[str, Any]] = field(default_factory=list)
+
+    def forget_replay(self) -> None:
+        """Frees what `keep` needs."""
+        self.replayable, self.replays = 0, []
 
 
 class Cache:
@@ -130,23 +148,46 @@ class Cache:
                 layer.keep(count)
         self._last = 0
 
-    def snapshot(self) -> Snapshot:
+    def snapshot(self, replay: bool = False) -> Snapshot:
+        """The place that this is. With `replay`, the last pass (of at most 64 clean rows) can be
+        partly undone after going back."""
         states = [(la.tail, la.state) for la in self.layers if isinstance(la, StateLayer)]
         snap = Snapshot(self.length, states)
+        if replay and self._last <= REPLAY_ROWS:
+            snap.replayable = self._last
+            snap.replays = [la.replay for la in self.layers if isinstance(la, StateLayer)]
         self._snapshots.add(snap)
         return snap
+
+    def snapshot_within(self, snap: Snapshot, count: int) -> Snapshot:
+        """The place that this is after `restore(snap)` and `keep(count)`, as replayable as `snap`
+        was."""
+        within = self.snapshot()
+        within.replayable, within.replays = count, snap.replays
+        return within
+
+    def copy(self, snap: Snapshot) -> Cache:
+        """A cache of its own, as this one is after `restore(snap)`."""
+        twin = copy.copy(self)
+        twin.layers, twin._snapshots = [type(layer)() for layer in self.layers], weakref.WeakSet()
+        for own, layer in zip(twin.layers, self.layers, strict=True):
+            if isinstance(own, KVLayer) and isinstance(layer, KVLayer) and snap.length:
+                assert layer.k is not None and layer.v is not None
+                own.append(layer.k[:, :, : snap.length], layer.v[:, :, : snap.length])
+        twin.restore(snap)
+        return twin
 
     def restore(self, snap: Snapshot) -> None:
         """Goes back to `snap`. Raises ValueError once the cache was cut below its length."""
         if not snap.valid:
             raise ValueError("this snapshot's rows were rolled back and overwritten")
         self._cut(snap.length)
-        states = iter(snap.states)
+        states, replays = iter(snap.states), iter(snap.replays)
         for layer in self.layers:
             if isinstance(layer, StateLayer):
                 layer.tail, layer.state = next(states)
-                layer.replay = {}
-        self._last = 0
+                layer.replay = next(replays, {})
+        self._last = snap.replayable
 
     def _cut(self, length: int) -> None:
         for snap in self._snapshots:
