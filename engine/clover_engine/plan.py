@@ -6,6 +6,7 @@ Memory is in bytes; "16GB" means 16·10⁹, the lower reading of a label that of
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -20,7 +21,6 @@ from clover_engine.sizes import (
     activation_bytes,
     distinct_experts,
     kv_bytes_per_token,
-    parameter_count,
     state_bytes,
     stored_bytes,
     weight_bytes,
@@ -132,8 +132,13 @@ def find_model(name: str | Path) -> Model:
     config = CloverConfig.load(folder)
     stored = stored_bytes(folder)
     block_rows = "block rows" in stored if stored else config.base_model_type == "clover"
-    quantised = sum(stored.values()) < 1.5 * parameter_count(config) and bool(stored)
-    return Model(str(folder), config, block_rows, stored, quantised)
+    return Model(str(folder), config, block_rows, stored, _is_quantised(folder))
+
+
+def _is_quantised(folder: Path) -> bool:
+    """By our own quantiser or by another, which say so in config.json."""
+    data = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    return bool(data.get("quantization") or data.get("quantization_config"))
 
 
 def parse_memory(text: str) -> int:

@@ -22,7 +22,7 @@ PartName = Literal[
 ]  # fmt: skip
 
 KEPT_BITS = 16
-"""Parameters that quantisation leaves alone: embeddings, head, router, norms, convolutions."""
+"""Parameters that quantisation leaves alone: router, norms, convolutions, small projections."""
 STATE_BYTES = 4
 """DeltaNet states are float32, in this engine and by default in SGLang."""
 
@@ -34,6 +34,8 @@ class Matrix:
     rows: int
     columns: int
     count: int = 1
+    embedding: bool = False
+    """Token embedding or head, which quantisation treats apart."""
 
     @property
     def parameters(self) -> int:
@@ -56,38 +58,53 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Precision:
-    """Bits of a matrix's weights; below 16, one 16-bit scale for each group along a row."""
+    """Bits of a matrix's weights. Below 16 it is the format of `clover_engine.model.quant`, with
+    that module's defaults: 8 bits with a float32 scale a row, 4 bits with a bfloat16 scale and a
+    zero point of a byte for each group of 128 columns; embedding and head in 8 bits a row."""
 
     bits: Literal[32, 16, 8, 4] = 16
-    group_size: int = 128
+    group_size: int | None = None
+    """0: the whole row; None: 128 for 4 bits, else 0."""
+    symmetric: bool = False
+    """4 bits without zero points."""
+    embeddings: bool = True
+    """Embedding and head are quantised as well."""
 
     @property
     def quantised(self) -> bool:
         return self.bits < KEPT_BITS
 
+    @property
+    def group(self) -> int:
+        return self.group_size if self.group_size is not None else 128 * (self.bits == 4)
+
     def matrix_bytes(self, matrix: Matrix) -> int:
-        if not self.quantised:
-            return matrix.parameters * self.bits // 8
-        packed = matrix.count * matrix.rows * -(-matrix.columns * self.bits // 8)
-        groups = -(-matrix.columns // self.group_size)
-        return packed + matrix.count * matrix.rows * groups * 2
+        rows, columns = matrix.count * matrix.rows, matrix.columns
+        if not self.quantised or (matrix.embedding and not self.embeddings):
+            return matrix.parameters * max(self.bits, KEPT_BITS) // 8
+        if matrix.embedding:
+            return rows * (columns + 4)
+        size = self.group or columns + columns % 2 * (self.bits == 4)
+        groups = -(-columns // size)
+        per_group = 4 if self.bits == 8 else 2 + (not self.symmetric)
+        return rows * groups * (size * self.bits // 8 + per_group)
 
     def part_bytes(self, part: Part) -> int:
         kept = part.kept * max(self.bits, KEPT_BITS) // 8
         return kept + sum(self.matrix_bytes(m) for m in part.matrices)
 
     def __str__(self) -> str:
-        if self.quantised:
-            return f"int{self.bits}, groups of {self.group_size}"
-        return {32: "float32", 16: "bfloat16"}[self.bits]
+        if not self.quantised:
+            return {32: "float32", 16: "bfloat16"}[self.bits]
+        return f"int{self.bits}, " + (f"groups of {self.group}" if self.group else "by rows")
 
 
 def parts(config: CloverConfig) -> tuple[Part, ...]:
     """Every parameter of the model, once."""
-    vocabulary = config.vocab_size * config.hidden_size
+    vocabulary = (Matrix(config.vocab_size, config.hidden_size, embedding=True),)
     full = sum(kind == "full_attention" for kind in config.layer_types)
     linear = len(config.layer_types) - full
-    found = [Part("embeddings", kept=vocabulary)]
+    found = [Part("embeddings", vocabulary)]
     if full:
         found.append(_attention(config, full))
     if linear:
@@ -98,7 +115,7 @@ def parts(config: CloverConfig) -> tuple[Part, ...]:
     norms = (2 * len(config.layer_types) + 1) * config.hidden_size
     found.append(Part("norms", kept=norms))
     if not config.tie_word_embeddings:
-        found.append(Part("head", kept=vocabulary))
+        found.append(Part("head", vocabulary))
     return tuple(found)
 
 
@@ -118,11 +135,11 @@ def _attention(c: CloverConfig, layers: int) -> Part:
 def _deltanet(c: CloverConfig, layers: int) -> Part:
     heads, value = c.linear_num_value_heads, c.linear_num_value_heads * c.linear_value_head_dim
     channels = _channels(c)
-    kept = layers * (channels * c.linear_conv_kernel_dim + 2 * heads + c.linear_value_head_dim)
+    small = 2 * heads * (c.hidden_size + 1) + c.linear_value_head_dim  # b, a, dt, A, norm
+    kept = layers * (channels * c.linear_conv_kernel_dim + small)
     matrices = (
         Matrix(channels, c.hidden_size, layers),
         Matrix(value, c.hidden_size, layers),
-        Matrix(heads, c.hidden_size, 2 * layers),
         Matrix(c.hidden_size, value, layers),
     )
     return Part("deltanet", matrices, kept)
@@ -134,11 +151,15 @@ def _channels(c: CloverConfig) -> int:
 
 
 def _block_rows(c: CloverConfig, linear: int) -> int:
-    """What block rows add: history unit, right convolution branch, mask embedding."""
+    """What block rows add: history unit, right convolution branch, mask embedding, adapter."""
     heads = c.linear_num_value_heads
     history = heads * (c.hidden_size + 3)  # score's weight and bias, calibration, scale
     right = _channels(c) * c.linear_conv_kernel_dim
-    return linear * (history + right) + c.hidden_size * c.mask_embedding
+    query, keys = c.num_attention_heads * c.head_dim, c.num_key_value_heads * c.head_dim
+    ends = 2 * c.hidden_size + query * (2 if c.output_gate else 1) + query + 2 * keys
+    ends += 2 * c.hidden_size + 3 * (c.hidden_size + c.intermediate_size)  # both ends of all seven
+    adapter = len(c.layer_types) * c.adapter_rank * ends
+    return linear * (history + right) + c.hidden_size * c.mask_embedding + adapter
 
 
 def _mlp(c: CloverConfig) -> Iterator[Part]:
@@ -246,7 +267,7 @@ def pass_flops(config: CloverConfig, sequences: int, rows: int, history: int) ->
 
 
 _PART_PATTERNS: tuple[tuple[str, PartName], ...] = (
-    (r"\.history\.|conv1d\.right|mask_embedding", "block rows"),
+    (r"\.history\.|conv1d\.right|mask_embedding|^adapter\.", "block rows"),
     (r"shared_expert", "shared expert"),
     (r"\.mlp\.experts\.", "experts"),
     (r"\.mlp\.gate\.", "router"),

@@ -16,7 +16,7 @@ def test_overview_of_cards(command: Command) -> None:
     ran = command("doctor", "--plan")
     assert ran.code == 0 and ran.err == ""
     rows = {line.split()[0].rstrip(","): line for line in ran.out.splitlines() if "int4" in line}
-    assert "(19.4 GB)" in rows["int4"] and "%)" in rows["int4"]
+    assert "(18.7 GB)" in rows["int4"] and "%)" in rows["int4"]
     assert all(len(line) <= 100 for line in ran.out.splitlines())
     plans = command("doctor", "--plan", "--json").json["plans"]
     assert len(plans) == 15 and {p["bits"] for p in plans} == {16, 8, 4}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import shutil
 import signal
 import socket
@@ -18,7 +19,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
+from clover_code.main import build_parser
 from clover_engine.errors import CheckpointError, EngineUnavailable, RequestError
 from clover_engine.local import DEFAULT_CHECKPOINT
 from clover_engine.plan import GB
@@ -359,6 +362,26 @@ def test_the_users_arguments_win(machine: Machine) -> None:
     command = prepare(options(extra=extra)).command
     assert command.count("--context-length") == 1 and "--dllm-algorithm" not in command
     assert command[-len(extra) :] == extra
+
+
+def test_the_manifest_of_the_documentation_starts_this_command() -> None:
+    text = (Path(__file__).parents[2] / "docs" / "serving.md").read_text("utf-8")
+    (block,) = re.findall(r"```yaml\n(.*?)```", text, re.DOTALL)
+    found = {document["kind"]: document for document in yaml.safe_load_all(block)}
+    pod = found["Deployment"]["spec"]["template"]
+    (container,) = pod["spec"]["containers"]
+    program, *arguments = container["command"]
+    given = build_parser("serve").parse_args(arguments)
+    assert program == "clover-code" and given.host == "0.0.0.0"
+    mounts = {mount["mountPath"] for mount in container["volumeMounts"]}
+    assert {str(given.model.parent), str(given.api_key_file.parent)} <= mounts
+    assert container["ports"][0]["containerPort"] == given.port
+    assert {v["name"] for v in pod["spec"]["volumes"]} == {
+        mount["name"] for mount in container["volumeMounts"]
+    }
+    for kind in ("Service", "PodDisruptionBudget"):
+        selector = found[kind]["spec"]["selector"]
+        assert selector.get("matchLabels", selector) == pod["metadata"]["labels"]
 
 
 def test_settings_files_only_where_needed(tmp_path: Path) -> None:

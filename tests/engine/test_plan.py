@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from clover_engine.errors import CheckpointError, RequestError
 from clover_engine.local import DEFAULT_CHECKPOINT
 from clover_engine.model import Cache, Clover, CloverConfig, save_model
+from clover_engine.model.quant import Quantization
 from clover_engine.plan import (
     CARDS,
     CONTEXTS,
@@ -38,6 +39,7 @@ from clover_engine.sizes import (
     stored_bytes,
     weight_bytes,
 )
+from clover_engine.train.quantize import quantize
 
 HYBRID_MOE = CloverConfig(
     vocab_size=96,
@@ -73,9 +75,12 @@ LLAMA = CloverConfig(
     attention_bias=True,
     output_bias=True,
 )
+ADAPTED = LLAMA.with_(adapter_rank=3, mask_embedding=True)
 
 
-@pytest.mark.parametrize("config", [HYBRID_MOE, DENSE, LLAMA], ids=["moe", "dense", "llama"])
+@pytest.mark.parametrize(
+    "config", [HYBRID_MOE, DENSE, LLAMA, ADAPTED], ids=["moe", "dense", "llama", "adapted"]
+)
 @pytest.mark.parametrize(("bits", "dtype"), [(32, torch.float32), (16, torch.bfloat16)])
 def test_weights_are_exact_to_the_byte(
     config: CloverConfig, bits: int, dtype: torch.dtype, tmp_path: Path
@@ -136,15 +141,28 @@ def test_published_sizes() -> None:
         assert parameter_count(config) == pytest.approx(billions * 1e9, rel=0.003)
 
 
-def test_quantised_bytes_by_hand() -> None:
-    """24 columns in groups of 16 make two groups: 12 bytes of weights and 2 scales a row at 4."""
-    precision = Precision(4, group_size=16)
-    down = 3 * 8 * 32 * (12 + 4)  # 3 layers, 8 experts, [32, 24]
-    gate_up = 3 * 8 * 48 * (16 + 4)  # [48, 32]
-    assert weight_bytes(HYBRID_MOE, precision)["experts"] == down + gate_up
-    kept = weight_bytes(HYBRID_MOE, precision)
-    for name in ("embeddings", "head", "router", "norms", "block rows"):
-        assert kept[name] == weight_bytes(HYBRID_MOE, Precision(16))[name]
+@pytest.mark.parametrize("config", [HYBRID_MOE, DENSE, LLAMA], ids=["moe", "dense", "llama"])
+@pytest.mark.parametrize(
+    "how",
+    [(8, 0, True, True), (8, 32, True, False), (4, 16, False, True), (4, 128, True, False)],
+)
+def test_quantised_checkpoints_are_exact_to_the_byte(
+    config: CloverConfig, how: tuple[int, int, bool, bool], tmp_path: Path
+) -> None:
+    bits, group, symmetric, embeddings = how
+    save_model(Clover(config), tmp_path / "plain", torch.bfloat16)
+    (tmp_path / "plain" / "tokenizer.json").write_text("{}")
+    quantize(tmp_path / "plain", tmp_path / "packed", Quantization(*how))
+    precision = Precision(bits, group, symmetric, embeddings)  # type: ignore[arg-type]
+    assert stored_bytes(tmp_path / "packed") == weight_bytes(config, precision)
+    assert find_model(tmp_path / "packed").quantised
+
+
+def test_the_planners_defaults_are_the_quantisers() -> None:
+    assert str(Precision(4)) == "int4, groups of 128" and str(Precision(8)) == "int8, by rows"
+    experts = weight_bytes(HYBRID_MOE, Precision(4, group_size=16))["experts"]
+    # [32, 24] pads to two groups of 16: 16 bytes, two scales of 2, two zero points of 1.
+    assert experts == 3 * 8 * (32 * (16 + 2 * 3) + 48 * (16 + 2 * 3))
 
 
 @settings(max_examples=60, deadline=None)
