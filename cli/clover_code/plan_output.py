@@ -146,9 +146,10 @@ def recommendation(found: Plan) -> str:
     if found.offloaded:
         needed = cards_needed(model, found.precision, found.memory_bytes)
         others = f"; with {needed} such cards all experts fit" if needed else ""
+        budget = int(found.expert_share * found.weights["experts"])
         return (
-            f"→ one user at a time, in this process: an expert budget of "
-            f"{int(found.expert_share * found.weights['experts']):,} bytes{others}"
+            "→ one user at a time, in this process: load_model(DIR, device=..., "
+            f"expert_budget_bytes={budget}){others}"
         )
     tp = f" --tp {found.gpus}" if found.gpus > 1 else ""
     quantised = found.precision is not None and found.precision.quantised and not model.quantised
