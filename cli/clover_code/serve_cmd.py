@@ -179,9 +179,13 @@ def _address(args: argparse.Namespace, tls: bool) -> str:
 
 @contextmanager
 def _signals(stop: Callable[[], None]) -> Iterator[None]:
-    """Ctrl-C, SIGTERM and a closed terminal end the server instead of this process."""
+    """Ctrl-C, SIGTERM and a closed terminal end the server instead of this process.
+
+    What the caller had us ignore (nohup, a shell's background) stays ignored.
+    """
     numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-    before = {number: signal.signal(number, lambda *_: stop()) for number in numbers}
+    heard = [n for n in numbers if signal.getsignal(n) is not signal.SIG_IGN]
+    before = {number: signal.signal(number, lambda *_: stop()) for number in heard}
     try:
         yield
     finally:

@@ -201,6 +201,20 @@ def test_stops_while_the_server_is_starting(machine: Machine) -> None:
     assert run.end() == 0
 
 
+def test_a_server_under_nohup_outlives_the_terminal(machine: Machine) -> None:
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        run = machine.start()
+    finally:
+        signal.signal(signal.SIGHUP, before)
+    run.until_ready()
+    run.send(signal.SIGHUP)
+    time.sleep(0.6)
+    assert run.process.poll() is None and running(machine.lives()[0][0])
+    run.send(signal.SIGTERM)
+    assert run.end() == 0
+
+
 def test_a_crash_after_it_was_up_is_mended(machine: Machine) -> None:
     machine.behave(crash_after=0.2, lives=1)
     run = machine.start("--log", str(machine.folder / "server.log"))
