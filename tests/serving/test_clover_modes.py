@@ -10,6 +10,7 @@ import itertools
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.serving.clover import (
@@ -87,7 +88,7 @@ def test_modes_share_rounds(server: Server, reference: Reference) -> None:
 
 
 def test_requests_choose_threshold_and_block(server: Server, reference: Reference) -> None:
-    chosen = [
+    chosen: list[dict[str, Any]] = [
         {"threshold": 0.0},
         {"threshold": 1.0},
         {"block_size": 1},
@@ -163,7 +164,7 @@ def test_stop_tokens_end_the_answer(server: Server, reference: Reference, mode: 
 
 def test_drafts_never_change_the_answer(server: Server, reference: Reference) -> None:
     asked = prompts(4, seed=12)
-    questions = []
+    questions: list[Question] = []
     for prompt in asked:
         right = [*reference.generate(prompt, 24, "ar")]
         wrong = [*right[:5], (right[5] + 1) % TOKENS, *right[6:]]

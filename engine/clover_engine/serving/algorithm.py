@@ -1,4 +1,4 @@
-"""Clover's decoding as an SGLang dLLM algorithm: `--dllm-algorithm Clover --no-dllm-fdfo`.
+"""Clover's decoding as an SGLang dLLM algorithm: `--dllm-algorithm Clover`.
 
 SGLang reads contexts with causal passes of its own (`requires_separate_context_encoding`, as
 DiffusionGemma does) and then schedules *rounds*: it lends each running request the slots of one
@@ -14,7 +14,7 @@ Only rows kept by the second pass are committed: their keys stay in the lent slo
 the rest back), and `model.commit` advances the GDN states by them. A request that has nothing new
 emits nothing and comes again in the next round, so a new context, an abort or another request
 waits for one denoising step at most, which is why SGLang's own "first done, first out" loop (whole
-blocks or nothing) is switched off.
+blocks or nothing) stays off (`hooks.dllm_config`), whatever `--dllm-fdfo` says.
 """
 
 from __future__ import annotations
@@ -71,7 +71,13 @@ class Clover(DllmAlgorithm):  # type: ignore[misc]
     @classmethod
     def configure_server_args(cls, server_args: Any) -> None:
         """Rows differ from round to round, so no CUDA graphs; GDN states only at contexts' ends."""
-        graphs = resolving_view(server_args).cuda_graph_config
+        given = resolving_view(server_args)
+        if given.enable_dp_attention:
+            raise ValueError(
+                f"--dllm-algorithm {cls.__name__} does not work with --enable-dp-attention; "
+                "use --dp-size without it"
+            )
+        graphs = given.cuda_graph_config
         for phase in (Phase.DECODE, Phase.PREFILL):
             graphs = with_phase(graphs, phase, backend=Backend.DISABLED)
         declare_resolution(

@@ -30,6 +30,11 @@ class CloverServingConfig(Qwen3_5TextConfig):  # type: ignore[misc]
         if "layer_types" not in given:  # transformers makes an empty one to compare with
             super().__init__(**given)
             return
+        if given.get("quantization"):
+            raise CheckpointError(
+                "this checkpoint is quantised for the embedded engine; serve the one that it was "
+                "made from"
+            )
         clover = CloverConfig.from_hf({**given, "model_type": "clover"})
         _check(clover)
         rope = {
@@ -94,6 +99,7 @@ def _check(config: CloverConfig) -> None:
         "has no output gate": not config.output_gate,
         "has no q/k norm": not config.qk_norm,
         "has attention biases": config.attention_bias or config.output_bias,
+        "has masked rows that predict the next token": config.block_shift != 0,
     }
     for problem, found in problems.items():
         if found:

@@ -20,6 +20,7 @@ from sglang.srt.layers.radix_attention import AttentionType
 from sglang.srt.model_executor.forward_context import get_attn_backend
 from sglang.srt.model_loader.weight_utils import sharded_weight_loader
 from sglang.srt.models import qwen3_5
+from sglang.srt.runtime_context import linear_attn_parallel_group
 from sglang.srt.utils import set_weight_attrs
 from torch import Tensor, nn
 
@@ -59,7 +60,8 @@ class CloverGatedDeltaNet(qwen3_5.Qwen3_5GatedDeltaNet):  # type: ignore[misc]
         self.history = History(self.hidden_size, self.heads.v_heads)
         channels, width = self.conv1d.weight.shape[0], self.conv_kernel_size
         self.conv1d.right = nn.Parameter(torch.zeros(channels, width))
-        by_head = {"weight_loader": sharded_weight_loader(0)}
+        group = linear_attn_parallel_group()
+        by_head = {"weight_loader": sharded_weight_loader(0, parallel_group=group)}
         for parameter in self.history.parameters():
             set_weight_attrs(parameter, by_head)
         shares = [(self.key_dim, 0, False), (self.key_dim, 0, False), (self.value_dim, 0, False)]

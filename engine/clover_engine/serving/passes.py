@@ -63,6 +63,9 @@ def select(model_runner: Any, batch: Any, parts: Sequence[Part]) -> Any:
     new.rids = None if batch.rids is None else [batch.rids[i] for i in chosen]
     new.lora_ids = None if batch.lora_ids is None else [batch.lora_ids[i] for i in chosen]
     new.global_num_token_non_padded_cpu = new.extend_num_tokens
+    if batch.global_num_token_non_padded is not None:
+        count = torch.tensor(new.extend_num_tokens)
+        new.global_num_token_non_padded = count.to(batch.global_num_token_non_padded)
     translator = model_runner.kv_index_translator
     translator.own_plan(new).bind(new, translator, cols=None)
     return new
