@@ -6,6 +6,7 @@ same every time.
 
 from __future__ import annotations
 
+import math
 import re
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -97,6 +98,7 @@ class FakeModel:
             "/detokenize": self._detokenize,
             "/generate": self._generate,
             "/v1/decisions": self._decide,
+            "/v1/chat/completions": self._chat,
         }
         return answers[path](body) if path in answers else None
 
@@ -168,6 +170,28 @@ class FakeModel:
             about = {"input_token_logprobs": known, "prompt_tokens": len(self.tokens(text))}
             items.append({"text": "", "meta_info": about})
         return 200, items
+
+    def _chat(self, body: Mapping[str, Any]) -> Reply:
+        """Without a stream: what joint decisions ask. The letters A and B could have stood at
+        the place of each token, with a probability of 1/8 each."""
+        asked = "\n".join(m["content"] for m in body["messages"])
+        tokens, _ = self.answer(asked, {"max_new_tokens": body.get("max_tokens") or 128})
+        content = [
+            {
+                "token": token,
+                "top_logprobs": [
+                    {"token": token, "logprob": math.log(0.75)},
+                    *(
+                        {"token": letter, "logprob": math.log(0.125)}
+                        for letter in (" A", " B")
+                        if letter != token
+                    ),
+                ],
+            }
+            for token in tokens
+        ]
+        message = {"role": "assistant", "content": "".join(tokens)}
+        return 200, {"choices": [{"message": message, "logprobs": {"content": content}}]}
 
     def _decide(self, body: Mapping[str, Any]) -> Reply:
         if self.is_diffusion:

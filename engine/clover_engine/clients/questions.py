@@ -1,13 +1,16 @@
 """Decisions by a served chat model: what it is asked, and how its words are read.
 
 Jointly, one answer names an option for every question; the model commits its answers in order, so
-each may depend on those before it. A text has no probabilities: see `certain`.
+each may depend on those before it. How probable the options were follows from what the model had to
+choose from where it wrote each letter, if the server tells; else see `certain`.
 """
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from clover_engine.errors import Unsupported
 from clover_engine.generation import Decision, Question
@@ -32,23 +35,74 @@ def joint_prompt(material: str, questions: Sequence[Question]) -> str:
     return "\n".join(parts)
 
 
+@dataclass(frozen=True, slots=True)
+class Token:
+    """A piece of the answer, and the log-probabilities of what could have stood there."""
+
+    text: str
+    alternatives: Mapping[str, float]
+
+
 def read_answers(text: str, questions: Sequence[Question]) -> list[int]:
     """The chosen options. Raises Unsupported where the text does not name one for each question."""
-    chosen: dict[int, int] = {}
-    for number, letter in _LINE.findall(text):
-        chosen.setdefault(int(number) - 1, LETTERS.index(letter.upper()))
-    if len(questions) == 1 and 0 not in chosen and (found := _ONE.search(text)):
-        chosen[0] = LETTERS.index(found[1])
-    answers = [chosen.get(i, -1) for i in range(len(questions))]
-    for number, (answer, question) in enumerate(zip(answers, questions, strict=True), 1):
-        if not 0 <= answer < len(question.options):
-            raise Unsupported(
-                f"the served model did not name an option for question {number}; "
-                "ask one by one (joint=False), or serve a model that follows instructions"
-            )
-    return answers
+    return [LETTERS.index(text[place].upper()) for place in _places(text, questions)]
+
+
+def read_decisions(
+    text: str, questions: Sequence[Question], tokens: Sequence[Token]
+) -> list[Decision]:
+    """As `read_answers`, with the probabilities that `tokens`, if they are the text's, tell."""
+    if "".join(token.text for token in tokens) != text:
+        tokens = ()
+    decisions = []
+    for place, question in zip(_places(text, questions), questions, strict=True):
+        option = LETTERS.index(text[place].upper())
+        shares = _shares(_token_at(tokens, place), len(question.options))
+        if shares is None or not shares[option]:
+            decisions.append(certain(option, question))
+        else:
+            decisions.append(Decision(option, shares))
+    return decisions
 
 
 def certain(option: int, question: Question) -> Decision:
     """The decision for an option of which no probability is known: it gets all of it."""
     return Decision(option, tuple(float(i == option) for i in range(len(question.options))))
+
+
+def _places(text: str, questions: Sequence[Question]) -> list[int]:
+    """Where in the text each question's letter stands. Raises Unsupported as `read_answers`."""
+    places = {int(found[1]) - 1: found.start(2) for found in reversed([*_LINE.finditer(text)])}
+    if len(questions) == 1 and 0 not in places and (only := _ONE.search(text)):
+        places[0] = only.start(1)
+    for number, question in enumerate(questions):
+        place = places.get(number)
+        if place is None or text[place].upper() not in LETTERS[: len(question.options)]:
+            raise Unsupported(
+                f"the served model did not name an option for question {number + 1}; "
+                "ask one by one (joint=False), or serve a model that follows instructions"
+            )
+    return [places[number] for number in range(len(questions))]
+
+
+def _token_at(tokens: Sequence[Token], place: int) -> Token | None:
+    """The token with the character at `place`."""
+    end = 0
+    for token in tokens:
+        end += len(token.text)
+        if place < end:
+            return token
+    return None
+
+
+def _shares(token: Token | None, count: int) -> tuple[float, ...] | None:
+    """The options' shares of the probability that their letters had together."""
+    if token is None:
+        return None
+    weights = [0.0] * count
+    for text, logprob in token.alternatives.items():
+        letter = text.strip()
+        if len(letter) == 1 and letter in LETTERS[:count]:
+            weights[LETTERS.index(letter)] += math.exp(min(0.0, logprob))
+    total = sum(weights)
+    return tuple(weight / total for weight in weights) if total > 0 else None

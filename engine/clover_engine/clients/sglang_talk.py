@@ -9,7 +9,7 @@ from typing import Any
 from clover_engine.api import DecodeStats, InfillRequest
 from clover_engine.clients import questions
 from clover_engine.clients.call import Call, valid
-from clover_engine.clients.dialogue import Opening, converse
+from clover_engine.clients.dialogue import PATH, Opening, converse
 from clover_engine.clients.faults import Refused, malformed
 from clover_engine.clients.http import HttpTransport
 from clover_engine.clients.sglang_facts import Facts, count_tokens, opening
@@ -27,6 +27,7 @@ from clover_engine.generation import (
 
 _ANSWER_TOKENS = 8
 """For one line of a joint decision."""
+_ALTERNATIVES = 20
 
 
 class Talk:
@@ -37,27 +38,7 @@ class Talk:
 
     def generate(self, request: GenerateRequest, on_piece: OnPiece | None) -> GenerateResult:
         """Raises RequestError for a conversation that leaves no room for an answer."""
-        facts, call = self._facts, self._call
-        shared = {
-            "messages": [
-                {"role": m.role, "content": valid(facts.template.defused(m.content))}
-                for m in request.messages
-            ],
-            "chat_template_kwargs": {"enable_thinking": request.thinking},
-        }
-        rid = uuid.uuid4().hex
-        body: dict[str, Any] = {
-            **shared,
-            "model": facts.name,
-            "max_tokens": min(request.max_new_tokens, self._room(shared)),
-            "temperature": request.temperature,
-            "top_p": request.top_p,
-            "rid": rid,
-        }
-        if request.temperature > 0:
-            body["seed"] = request.seed
-        if facts.takes_options:
-            body["custom_params"] = decoding_options(request)
+        call, body = self._call, self._body(request)
         result: GenerateResult | None = None
         try:
             result = converse(
@@ -72,7 +53,7 @@ class Talk:
             return result
         finally:
             if result is None or result.finish_reason in ("stop", "deadline", "cancelled"):
-                self._http.tell("/abort_request", {"rid": rid})
+                self._http.tell("/abort_request", {"rid": body["rid"]})
 
     def decide(self, request: DecisionRequest) -> DecisionResult:
         """Jointly: one answer names all options. One by one: the server scores each option, or,
@@ -92,6 +73,30 @@ class Talk:
             found += decisions
             total += stats
         return DecisionResult(tuple(found), total)
+
+    def _body(self, request: GenerateRequest) -> dict[str, Any]:
+        """Raises RequestError for a conversation that leaves no room for an answer."""
+        facts = self._facts
+        shared = {
+            "messages": [
+                {"role": m.role, "content": valid(facts.template.defused(m.content))}
+                for m in request.messages
+            ],
+            "chat_template_kwargs": {"enable_thinking": request.thinking},
+        }
+        body: dict[str, Any] = {
+            **shared,
+            "model": facts.name,
+            "max_tokens": min(request.max_new_tokens, self._room(shared)),
+            "temperature": request.temperature,
+            "top_p": request.top_p,
+            "rid": uuid.uuid4().hex,
+        }
+        if request.temperature > 0:
+            body["seed"] = request.seed
+        if facts.takes_options:
+            body["custom_params"] = decoding_options(request)
+        return body
 
     def _opening(self, thinking: bool) -> Opening:
         return "answer" if self._facts.splits_thinking else opening(self._call.ask, thinking)
@@ -117,12 +122,26 @@ class Talk:
         request = GenerateRequest(
             (message,), max_new_tokens=tokens, thinking=False, deadline_s=self._call.left_s
         )
+        if not self._facts.is_diffusion:
+            return self._answered_with_logprobs(request, asked)
         result = self.generate(request, None)
         if result.finish_reason in ("cancelled", "deadline"):
             raise RequestCancelled("ended before all questions were answered; allow more time")
-        chosen = questions.read_answers(result.text, asked)
-        pairs = zip(chosen, asked, strict=True)
-        return [questions.certain(option, q) for option, q in pairs], result.stats
+        return questions.read_decisions(result.text, asked, ()), result.stats
+
+    def _answered_with_logprobs(
+        self, request: GenerateRequest, asked: tuple[Question, ...]
+    ) -> tuple[list[Decision], DecodeStats]:
+        """The same in one answer that is not streamed, since those have the most to tell."""
+        body = self._body(request) | {"logprobs": True, "top_logprobs": _ALTERNATIVES}
+        answer = self._call.ask("POST", PATH, body)
+        listed = _get(answer, "choices")
+        choice = listed[0] if isinstance(listed, list) and listed else None
+        text = _get(_get(choice, "message"), "content")
+        if text is not None and not isinstance(text, str):
+            raise malformed(self._http.address, f"{PATH} answers what is no chat")
+        tokens = _tokens(_get(_get(choice, "logprobs"), "content"))
+        return questions.read_decisions(text or "", asked, tokens), self._stats()
 
     def _scored(self, request: DecisionRequest) -> list[Decision]:
         path = "/v1/decisions"
@@ -169,6 +188,21 @@ def decoding_options(request: InfillRequest | GenerateRequest) -> dict[str, Any]
 def _names(question: Question) -> list[str]:
     """The options as the server names them: never blank, all different."""
     return [f"{i}: {valid(option)}" for i, option in enumerate(question.options)]
+
+
+def _tokens(data: Any) -> list[questions.Token]:
+    """Reads ``[{"token": …, "top_logprobs": [{"token": …, "logprob": …}]}]``; none where it is
+    anything else."""
+    try:
+        return [
+            questions.Token(
+                str(entry["token"]),
+                {str(top["token"]): float(top["logprob"]) for top in entry["top_logprobs"]},
+            )
+            for entry in data
+        ]
+    except (TypeError, KeyError, ValueError):
+        return []
 
 
 def _get(data: Any, key: str) -> Any:

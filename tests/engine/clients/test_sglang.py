@@ -359,11 +359,17 @@ def test_decisions_one_by_one_have_probabilities(engine: SGLangEngine) -> None:
 @pytest.mark.parametrize(
     "text", ["1: B\n2: C", "1. b)\n2. c", "**1:** B\n**2:** C", "1 = B\n2 = C\n"]
 )
-def test_decisions_together(text: str, engine: SGLangEngine, server: FakeServer) -> None:
-    server.model.texts = [text]
-    decisions = engine.decide(DecisionRequest("m", QUESTIONS)).decisions
+@pytest.mark.parametrize("is_diffusion", [False, True])
+def test_decisions_together(is_diffusion: bool, text: str, server: FakeServer) -> None:
+    server.model.texts, server.model.is_diffusion = [text], is_diffusion
+    with SGLangEngine(server.url) as engine:
+        decisions = engine.decide(DecisionRequest("m", QUESTIONS)).decisions
     assert [decision.option for decision in decisions] == [1, 2]
-    assert decisions[0].probabilities == (0.0, 1.0)
+    for decision in decisions:
+        assert sum(decision.probabilities) == pytest.approx(1)
+        assert decision.probabilities[decision.option] == max(decision.probabilities)
+    if is_diffusion:  # tells no probabilities
+        assert decisions[0].probabilities == (0.0, 1.0)
     (body,) = server.bodies("/v1/chat/completions")
     assert "Colour?" in body["messages"][0]["content"]
     assert body["chat_template_kwargs"] == {"enable_thinking": False}
@@ -376,6 +382,15 @@ def test_an_answer_that_decides_nothing(
     server.model.texts = [text]
     with pytest.raises(Unsupported, match=r"did not name an option for question \d; ask one by"):
         engine.decide(DecisionRequest("m", QUESTIONS))
+
+
+def test_what_could_have_stood_there_gives_probabilities(
+    engine: SGLangEngine, server: FakeServer
+) -> None:
+    server.model.texts = ["1: B"]
+    (decision,) = engine.decide(DecisionRequest("m", QUESTIONS[:1])).decisions
+    assert decision.option == 1
+    assert decision.probabilities == pytest.approx((1 / 7, 6 / 7))  # 1/8 against 3/4
 
 
 def test_block_diffusion_decides_in_words(server: FakeServer) -> None:
