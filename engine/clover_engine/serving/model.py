@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import torch
-from sglang.srt.layers.logits_processor import LogitsProcessor
+from sglang.srt.layers.logits_processor import LogitsProcessor, LogitsProcessorOutput
 from sglang.srt.models import qwen3_5, qwen3_5_text
 from torch import Tensor, nn
 
@@ -71,7 +71,15 @@ class CloverForBlockDiffusion(qwen3_5_text.Qwen3_5MoeForCausalLM):  # type: igno
             known = self.get_input_embeddings()(input_ids.masked_fill(masked, 0))
             mask_row = self.mask_embedding.to(known.dtype)
             input_embeds = torch.where(masked[:, None], mask_row, known)
-        return super().forward(input_ids, positions, forward_batch, input_embeds, **kwargs)
+        out = super().forward(input_ids, positions, forward_batch, input_embeds, **kwargs)
+        if isinstance(out, LogitsProcessorOutput) and out.next_token_logits is not None:
+            self._forbid_mask(out.next_token_logits)
+        return out
+
+    def _forbid_mask(self, logits: Tensor) -> None:
+        """Plain decoding must not say [MASK], which only the algorithm knows to ban."""
+        if self.clover.mask_token_id is not None:
+            logits[..., self.clover.mask_token_id] = -torch.inf
 
     def commit(self, counts: Sequence[int]) -> None:
         """Keeps the first `counts[n]` rows of the last pass of clean rows in every GDN state."""
