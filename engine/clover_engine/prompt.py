@@ -4,8 +4,9 @@ Layout (the same as `train.samples`)::
 
     <doc> <snip> snippet … <suf> suffix <pre> prefix [<bug> original] <mid>
 
-What is nearest to the hole is kept. Cuts fall on multiples, so that a context which grows by a
-keystroke keeps its beginning and the prefix cache stays useful.
+What is nearest to the hole is kept. Everything before the prefix must stay as it is while someone
+types, or the prefix cache has nothing to reuse: shares are of the context in coarse steps, not of
+what a request leaves over, and the prefix gives and takes room in multiples of `CUT` tokens.
 """
 
 from __future__ import annotations
@@ -19,7 +20,11 @@ SUFFIX_SHARE = 0.3
 SNIPPET_SHARE = 0.25
 """Share of the context that snippets may take when prefix and suffix would fill all of it."""
 CUT = 64
-"""A prefix that is too long is shortened by a multiple of this many tokens."""
+"""A prefix that is too long is shortened by a multiple of this many tokens (of fewer, where it has
+little room)."""
+GRAIN = 32
+"""What a request asks for, and the line being typed, are rounded up to so many tokens, so that the
+cut does not move with every word."""
 _CHARS_PER_TOKEN = 8
 """More text than this per token of room is not even tokenized."""
 
@@ -46,22 +51,31 @@ class Prompt:
         Raises RequestError if `reserve` or `original` leaves no room.
         """
         bug = [] if original is None else [self.bug, *self.tok.encode(original)]
-        room = self.length - reserve - 4 - len(bug)
+        taken = reserve + 4 + len(bug)
+        room = self.length - taken
         if room < 16:
             raise RequestError(
                 f"no room for context: {reserve} tokens asked for, {len(bug)} replaced, context "
                 f"{self.length}; ask for fewer tokens"
             )
-        extra = self._snippets(snippets, int(room * SNIPPET_SHARE))
-        room -= len(extra)
-        after = self._head(suffix, room)
-        before = self._tail(prefix, room)
-        after = after[: max(int(room * SUFFIX_SHARE), room - len(before))]
-        over = len(before) - (room - len(after))
+        step = self.length // 8
+        steady = self.length - -(-taken // step) * step or room  # the same for like requests
+        before = self._tail(prefix)
+        # As long as the prefix may yet become on this line: joined tokens make it shorter again.
+        line = len(self.tok.encode(prefix[prefix.rfind("\n") + 1 :]))
+        count = len(before) - line + -(-(line + 1) // GRAIN) * GRAIN
+        grown = -(-count // CUT) * CUT
+        extra = self._snippets(snippets, int(steady * SNIPPET_SHARE))
+        share = max(int(steady * SUFFIX_SHARE), steady - len(extra) - grown)
+        after = self._head(suffix, share)
+        even = self.length - -(-taken // GRAIN) * GRAIN
+        left = (even if even >= CUT else room) - len(extra) - len(after)
+        over = (count if left >= 2 * CUT else len(before)) - left
         if over > 0:
-            before = before[-(-over // CUT) * CUT :]
-        spare = room - len(after) - len(before)
-        if spare:
+            cut = max(1, min(CUT, left // 4))
+            before = before[-(-over // cut) * cut :]
+        spare = steady - len(extra) - len(after) - grown
+        if spare > 0:
             extra = self._snippets(snippets, len(extra) + spare)
         return [self.doc, *extra, self.suf, *after, self.pre, *before, *bug, self.mid]
 
@@ -85,9 +99,10 @@ class Prompt:
     def _head(self, text: str, room: int) -> list[int]:
         return self.tok.encode(text[: room * _CHARS_PER_TOKEN])[:room]
 
-    def _tail(self, text: str, room: int) -> list[int]:
-        """Tokens of the end of `text`; the cut falls on a multiple of characters, then a line."""
-        limit = room * _CHARS_PER_TOKEN
+    def _tail(self, text: str) -> list[int]:
+        """Tokens of the end of `text`, at least as many as the context has; the cut falls on a
+        multiple of characters, then a line."""
+        limit = self.length * _CHARS_PER_TOKEN
         if len(text) > limit:
             step = limit // 8
             cut = -(-(len(text) - limit) // step) * step

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from clover_engine.api import Snippet
 from clover_engine.errors import RequestError
 from clover_engine.local import checkpoint_path
-from clover_engine.prompt import Prompt
+from clover_engine.prompt import CUT, GRAIN, Prompt
 from clover_engine.tokenizer import Tokenizer
 
 TOK = Tokenizer.load(checkpoint_path() / "tokenizer.json")
@@ -62,3 +62,45 @@ def test_a_context_never_exceeds_its_room_and_keeps_what_is_nearest(
 def test_no_room_is_said() -> None:
     with pytest.raises(RequestError, match="no room for context"):
         PROMPT.context("x", "", None, (), 250)
+
+
+# ---- stability --------------------------------------------------------------------------------
+
+
+@settings(max_examples=15, deadline=None)
+@given(
+    lines=st.integers(0, 60),
+    rest=st.integers(0, 60),
+    snippets=st.integers(0, 6),
+    length=st.sampled_from([512, 1024]),
+)
+def test_typing_a_line_seldom_moves_anything_before_it(
+    lines: int, rest: int, snippets: int, length: int
+) -> None:
+    """Whatever fits or does not, at most one step of the cut falls into twenty keystrokes."""
+    prompt = Prompt(TOK, length)
+    extra = tuple(
+        Snippet(f"def helper_{i}(argument):\n    return argument\n") for i in range(snippets)
+    )
+    head, suffix = LONG[: 28 * lines], "\n" + LONG[: 28 * rest]
+    moved, last = 0, None
+    for typed in range(20):
+        line = "total = compute(value"[:typed]
+        # As a word grows, the engine is asked to force more, and reserves more.
+        ids = prompt.context(head + line, suffix, None, extra, 32 + typed % 7)
+        start = ids[: ids.index(PROMPT.pre) + 1 + (lines > 0)]
+        moved += last is not None and start != last
+        last = start
+    assert moved <= 1
+
+
+def test_a_long_file_fills_the_context() -> None:
+    """Coarse steps must not leave much unused."""
+    for length in (256, 512, 1024):
+        ids = Prompt(TOK, length).context(LONG * 3, LONG * 3, None, (), 32)
+        assert length - 32 - CUT - 2 * GRAIN <= len(ids) <= length - 32
+
+
+def test_a_request_for_most_of_the_context_still_sees_both_sides() -> None:
+    _, after, before = parts(Prompt(TOK, 1024).context(LONG, LONG, None, (), 940))
+    assert after and before
