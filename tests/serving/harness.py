@@ -16,7 +16,7 @@ import signal
 import socket
 import subprocess
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -184,8 +184,8 @@ class Server:
         """The reply to POST as JSON, or None where it has no body that is JSON."""
         return self._request("POST", path, body)
 
-    def stream(self, path: str, body: Mapping[str, Any]) -> Iterator[Any]:
-        """The events of a streamed reply, as they come. Closing the iterator disconnects."""
+    def stream(self, path: str, body: Mapping[str, Any]) -> Generator[Any, None, None]:
+        """The events of a streamed reply, as they come. Closing it disconnects."""
         with contextlib.closing(self._connect()) as connection:
             response = self._send(connection, "POST", path, {**body, "stream": True})
             for line in response:

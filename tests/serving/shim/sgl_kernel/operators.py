@@ -54,8 +54,8 @@ def split_qkvzba(
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """[q | k | v | z] and [b | a] → qkv [tokens, ·], z [tokens, v_heads, v_dim], b and a."""
     value = v_heads * v_dim
-    qkv, z = qkvz.split([2 * k_heads * k_dim + value, value], dim=-1)
-    b, a = ba.split([v_heads, v_heads], dim=-1)
+    qkv, z = torch.split(qkvz, [2 * k_heads * k_dim + value, value], dim=-1)
+    b, a = torch.split(ba, v_heads, dim=-1)
     return qkv.clone(), z.reshape(-1, v_heads, v_dim).clone(), b.clone(), a.clone()
 
 
@@ -85,7 +85,7 @@ def qk_rmsnorm_with_gate(
     num_heads: int,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """The same where q comes as [q | gate] of each head; the gate is left as it is."""
-    q, gate = q_gate.reshape(-1, num_heads, 2 * head_dim).split(head_dim, dim=-1)
+    q, gate = q_gate.reshape(-1, num_heads, 2 * head_dim).chunk(2, dim=-1)
     normed_q, normed_k = qk_rmsnorm(q, k, q_weight, k_weight, eps, head_dim)
     return normed_q, normed_k, gate.reshape(-1, head_dim).clone()
 
