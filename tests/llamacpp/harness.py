@@ -33,8 +33,8 @@ class LlamaServerProcess:
         self.url = f"http://127.0.0.1:{self.port}"
         self._log = log
         command = [str(FOLDER / "llama-server"), "--model", str(FOLDER / "model.gguf")]
-        command += ["--host", "127.0.0.1", "--port", str(self.port), "--threads", "2"]
-        command += ["--ctx-size", "2048", "--parallel", "2", "--alias", "smollm2", *arguments]
+        command += ["--host", "127.0.0.1", "--port", str(self.port), "--threads", "1"]
+        command += ["--ctx-size", "1024", "--parallel", "2", "--alias", "smollm2", *arguments]
         with log.open("w") as output:
             self.process = subprocess.Popen(
                 command, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT,

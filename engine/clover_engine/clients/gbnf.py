@@ -21,11 +21,6 @@ def starting_with(text: str) -> str:
     return f"root ::= {literal(text)} any*\nany ::= [^\\x00]"
 
 
-def exactly(text: str) -> str:
-    """This text, and then its end."""
-    return f"root ::= {literal(text)}"
-
-
 def answers(options: Sequence[Sequence[str]]) -> str:
     """Lines ``1: X``, each with one of its options."""
     lines = [

@@ -6,10 +6,10 @@ the text. A model without such marks continues the prefix and does not see the s
 closing the connection is how the server learns to stop. Which slot, and how much of its cache, is
 the server's choice, unless `slot` says otherwise.
 
-- Healing (`must_start_with`), scores and decisions use grammars. The probabilities are the model's
-  own, before the grammar and before sampling.
-- `score` makes the model write every candidate: exact for the tokens that it writes, and as slow
-  as generating them. `cloze` needs a block that sees both sides: `Unsupported`.
+- Healing (`must_start_with`) and decisions use grammars. The probabilities are the model's own,
+  before the grammar and before sampling.
+- `score` and `cloze` are `Unsupported`. A candidate forced by a grammar has probabilities, but of
+  other tokens than the vocabulary's own for that text (``w i d th`` for ``width``).
 - Unknown fields of newer servers are ignored; older servers ignore fields that they do not know.
 """
 
@@ -60,8 +60,6 @@ HEALTH_S = 3.0
 _HEALING_PROBS = 24
 """Likeliest tokens that are listed where a beginning is forced."""
 _LETTER_PROBS = 64
-_SUFFIX_LOOK = 80
-"""Characters of the suffix that a model without marks must find likely after a candidate."""
 
 
 class LlamaCppEngine:
@@ -117,23 +115,11 @@ class LlamaCppEngine:
         return InfillResult(tuple(choices), replace(stats, seconds=left.spent), model)
 
     def score(self, request: ScoreRequest, cancel: CancelToken | None = None) -> ScoreResult:
-        """With marks: the candidate and the end of the hole. Without: the candidate and the rest
-        of the line after it, since such a model does not know where a hole ends."""
         check_request(request)
-        left = Left(request.deadline_s)
-        _require_going(cancel)
-        logprobs: list[float | None] = []
-        counts: list[int] = []
-        stats = DecodeStats()
-        for candidate in request.candidates:
-            try:
-                answer = None if left.is_over else self._scored(request, candidate, cancel, left)
-            except DeadlineReached:
-                answer = None
-            logprobs.append(None if answer is None else answer.logprob)
-            counts.append(0 if answer is None else len(answer.tokens))
-            stats += DecodeStats() if answer is None else answer.stats
-        return ScoreResult(tuple(logprobs), tuple(counts), replace(stats, seconds=left.spent))
+        raise Unsupported(
+            "llama-server has no log-probabilities of a text that it is given; use another engine "
+            "for repairs"
+        )
 
     def cloze(self, request: ClozeRequest, cancel: CancelToken | None = None) -> ClozeResult:
         check_request(request)
@@ -248,29 +234,6 @@ class LlamaCppEngine:
             raise malformed(self._server.http.address, "it does not keep to a grammar")
         return answer
 
-    def _scored(
-        self, request: ScoreRequest, candidate: str, cancel: CancelToken | None, left: Left
-    ) -> Answer:
-        answer = Answer()
-        forced = candidate
-
-        def once(path: str, full: Mapping[str, Any]) -> None:
-            nonlocal answer, forced
-            forced = candidate + (_look(request.suffix) if self._server.is_blind else "")
-            grammar = {"grammar": gbnf.exactly(forced), "n_predict": len(forced.encode()) + 1}
-            data = self._server.http.json(
-                "POST", path, {**full, **grammar}, cancel=cancel, deadline_s=left()
-            )
-            answer = Answer()
-            take(self._server.http.address, answer, data, path)
-
-        body = {**self._server.common(), **_sampling(0.0, 1.0, 0), "n_probs": 1, "stop": []}
-        hole = Hole(request.prefix, request.suffix)
-        self._server.ask(hole, body, len(candidate) + _SUFFIX_LOOK, cancel, left, once)
-        if answer.text != forced:
-            raise malformed(self._server.http.address, "it does not keep to a grammar")
-        return answer
-
     def _answered(
         self,
         material: str,
@@ -323,12 +286,6 @@ def _sampling(temperature: float, top_p: float, seed: int) -> dict[str, Any]:
         "frequency_penalty": 0.0,
         "seed": seed % 2**32,
     }
-
-
-def _look(suffix: str) -> str:
-    """The rest of the line after the hole, or the beginning of a long one."""
-    end = suffix.find("\n") + 1
-    return suffix[: min(end or len(suffix), _SUFFIX_LOOK)]
 
 
 def _choice(answer: Answer, request: InfillRequest) -> Infill:

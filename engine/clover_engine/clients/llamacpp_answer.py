@@ -99,11 +99,6 @@ class Answer:
             count += at > len(forced)
         return count
 
-    @property
-    def logprob(self) -> float:
-        """Of all tokens together, the end of the text included."""
-        return math.fsum(token.logprob for token in self.tokens)
-
 
 _COUNTERS = ("prompt_n", "cache_n", "predicted_n", "draft_n", "draft_n_accepted")
 

@@ -24,6 +24,8 @@ _CONTEXT = 4096
 """Tokens, where the server does not say."""
 _TOO_LONG = re.compile(r"\((\d+) tokens\) exceeds the available context size \((\d+)")
 _SHRINKS = 4
+_NOTHING = "\n"
+"""Stands for an empty prompt, which llama-server answers with nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,11 +78,6 @@ class LlamaServer:
         self._template = template_named(template) if template else None
         self._chars_per_token = _CHARS_PER_TOKEN
 
-    @property
-    def is_blind(self) -> bool:
-        """The model does not see the suffix."""
-        return self._template is not None and not self._template.sees_suffix
-
     def ask(
         self,
         hole: Hole,
@@ -99,7 +96,7 @@ class LlamaServer:
                 if template is None:
                     return send("/infill", {**body, **_infill(fitting)})
                 stop = [*body["stop"], *template.ends]
-                prompt = {"prompt": template.prompt(fitting), "stop": stop}
+                prompt = {"prompt": template.prompt(fitting) or _NOTHING, "stop": stop}
                 return send("/completion", {**body, **prompt})
             except Refused as error:
                 if template is not None or error.status not in (404, 501):

@@ -110,6 +110,8 @@ def test_a_model_without_marks_continues_the_prefix(server: Any, engine: LlamaCp
     assert len(server.bodies("/infill")) == 1, "asked once"
     body = server.bodies("/completion")[-1]
     assert body["prompt"].endswith(ASK.prefix) and "<|endoftext|>" in body["stop"]
+    engine.infill(InfillRequest("", "\n"))
+    assert server.bodies("/completion")[-1]["prompt"] == "\n", "an empty one has no answer"
 
 
 @pytest.mark.parametrize(("count", "marks"), [(1, True), (4, False)])
@@ -175,25 +177,11 @@ def test_stops_are_kept_to_whatever_the_server_does(server: Any, engine: LlamaCp
     assert engine.infill(ASK).choices[0].finish_reason == "length"
 
 
-def test_scores_force_each_candidate(server: Any, engine: LlamaCppEngine) -> None:
-    server.script.text, server.script.logprob = "a b", -0.5
-    result = engine.score(ScoreRequest("x", "y", ("a b", "a b")))
-    assert result.logprobs == pytest.approx((-1.0, -1.0)) and result.tokens == (2, 2)
-    assert server.bodies("/infill")[0]["grammar"] == 'root ::= "a b"'
-    late = engine.score(ScoreRequest("x", "y", ("a b",), deadline_s=0))
-    assert late.logprobs == (None,)
-
-
-def test_without_marks_a_score_looks_at_the_rest_of_the_line(
-    server: Any, engine: LlamaCppEngine
-) -> None:
-    server.script.has_infill = False
-    server.script.text = "a) # x\n"
-    engine.score(ScoreRequest("f(", ") # x\nmore\n", ("a",)))
-    assert server.bodies("/completion")[0]["grammar"] == 'root ::= "a) # x\\n"'
-
-
-def test_clozes_are_somebody_elses(engine: LlamaCppEngine) -> None:
+def test_scores_and_clozes_are_somebody_elses(engine: LlamaCppEngine) -> None:
+    with pytest.raises(Unsupported, match="another engine"):
+        engine.score(ScoreRequest("", "", ("x",)))
+    with pytest.raises(RequestError, match="candidates"):
+        engine.score(ScoreRequest("", "", ()))
     with pytest.raises(Unsupported, match="embedded"):
         engine.cloze(ClozeRequest("", "x", ""))
     with pytest.raises(RequestError, match="max_remove"):
@@ -332,7 +320,7 @@ def test_any_event_is_read_or_refused(event: dict[str, Any]) -> None:
         answer.take(event)
     except ValueError:
         return
-    assert 0 <= answer.confidence("abc") <= 1 and answer.logprob <= 0
+    assert 0 <= answer.confidence("abc") <= 1
 
 
 def wait_for(look: Any) -> None:
