@@ -15,47 +15,17 @@ import json
 import select
 import socket
 import ssl
-import struct
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Literal
 
 from clover_engine.testing_answers import FakeModel
+from clover_engine.testing_faults import IN_STREAMS, Fault, reset
 
-FaultKind = Literal[
-    "status",  # answers with an error status
-    "redirect",  # sends the client elsewhere
-    "silent",  # reads the request and never says a word, as behind a dead network
-    "stall",  # says no more after some events, and keeps the connection
-    "drip",  # one byte at a time, for ever, that never makes an answer
-    "cut",  # resets the connection after some events
-    "end",  # closes the connection in the middle of a stream
-    "garbage",  # JSON that is none
-    "types",  # JSON of wrong types
-    "huge",  # an answer, or an event, without end
-    "not-utf8",  # bytes that are no text
-    "html",  # a page, as a proxy's
-]
 _DRIP_S = 0.05
-
-
-@dataclass
-class Fault:
-    """Something that goes wrong with the next requests."""
-
-    kind: FaultKind
-    path: str = "/generate"
-    """Which requests; empty: all."""
-    after: int = 0
-    """Events of a stream that are sent first."""
-    status: int = 500
-    headers: Mapping[str, str] = field(default_factory=dict)
-    message: str = "something broke"
-    times: int | None = 1
-    """So many requests; None: until it is taken out of the list."""
 
 
 @dataclass(frozen=True)
@@ -180,15 +150,6 @@ class _Server(ThreadingHTTPServer):
             reset(connection)
 
 
-def reset(connection: socket.socket) -> None:
-    """Ends a connection at once, with a reset instead of an end."""
-    with contextlib.suppress(OSError):
-        linger = struct.pack("ii", 1, 0)
-        connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
-        connection.shutdown(socket.SHUT_RDWR)
-        connection.close()
-
-
 class _Gone(Exception):
     """The client closed the connection."""
 
@@ -217,7 +178,7 @@ class _Handler(BaseHTTPRequestHandler):
         fault = fake.note(Seen(method, self.path, body, dict(self.headers)))
         if fake.api_key and self.headers.get("Authorization") != f"Bearer {fake.api_key}":
             self._json(401, {"error": "Unauthorized"})
-        elif fault is not None and not (_is_stream(body) and fault.kind in _IN_STREAMS):
+        elif fault is not None and not (_is_stream(body) and fault.kind in IN_STREAMS):
             self._fail(fault)
         elif self.path == "/abort_request":
             fake.aborted.append(body["rid"])
@@ -384,9 +345,6 @@ class _Handler(BaseHTTPRequestHandler):
         reason = "stop" if len(deltas) < limit else "length"
         yield {"choices": [{"index": 0, "delta": {}, "finish_reason": reason}]}
         yield {"choices": [], "usage": {"prompt_tokens": 7, "completion_tokens": len(deltas)}}
-
-
-_IN_STREAMS = {"stall", "drip", "cut", "end", "garbage", "types", "huge", "not-utf8"}
 
 
 def _is_stream(body: Any) -> bool:

@@ -20,7 +20,8 @@ from clover_engine.clients.sglang import SGLangEngine
 from clover_engine.errors import EngineCrashed, EngineError, EngineUnavailable, RequestError
 from clover_engine.generation import GenerateRequest, Message
 from clover_engine.testing_answers import FakeModel
-from clover_engine.testing_server import FakeServer, Fault, FaultKind, reset
+from clover_engine.testing_faults import Fault, FaultKind, reset
+from clover_engine.testing_server import FakeServer
 
 HOLE = InfillRequest("def add(a, b):\n    ", "\n")
 LIMITS = Limits(idle_s=0.4, total_s=0.4, connect_s=1.0, max_event=2**20, max_answer=2**20)
