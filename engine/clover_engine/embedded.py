@@ -132,14 +132,16 @@ class EmbeddedEngine:
         has_mask = config.mask_embedding or config.mask_token_id is not None
         if request.mode == "ar" or not has_mask:  # a base checkpoint as it is has none
             return autoregressive.decode(*args, clean, call.tally, generator)
-        # Masked rows that predict the token after their own are trained to draft only.
+        # A converted model's masked rows are trained to draft only, or not at all.
         if request.mode == "speculative" or config.block_shift or self.plain:
             lookup = self._lookup(
                 request, [*context, *healed.tokens], self.tok.decode(healed.tokens)
             )
+            trained = not self.plain or config.block_shift > 0
             return speculative.decode(
-                *args, clean, call.tally, block_size=size, lookup=lookup, generator=generator
-            )
+                *args, clean, call.tally, block_size=size, lookup=lookup, ride=trained,
+                generator=generator,
+            )  # fmt: skip
         block = Sampling(request.temperature, request.top_p, self.ban_block)
         threshold = config.threshold if request.threshold is None else request.threshold
         return diffusion.decode(

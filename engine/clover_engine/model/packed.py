@@ -89,6 +89,7 @@ class _PackedLayer:
         assert isinstance(attention, Attention) and isinstance(mlp, MLP)
         self.eps, self.dim = eps, attention.dim
         self.heads, self.kv_heads = attention.heads, attention.kv_heads
+        self.dtype = attention.k_proj.weight.dtype  # the cache's
         self.norm_in = layer.input_layernorm.weight.float()
         self.norm_mid = layer.post_attention_layernorm.weight.float()
         self.qkv = _Packed(
@@ -117,7 +118,7 @@ class _PackedLayer:
         q = turned[:, : self.heads].view(rows, self.kv_heads, -1, self.dim)
         k = turned[:, self.heads :].transpose(0, 1)[None]  # [1, kv, rows, D]
         v = parts[:, both:].transpose(0, 1)[None]
-        length, kept = memory.length, self._kind(memory)
+        length, kept = memory.length, self.dtype
         memory.append(k.to(kept), v.to(kept))
         keys, values = memory.view()
         if not update:
@@ -128,10 +129,6 @@ class _PackedLayer:
         out = F.scaled_dot_product_attention(q, keys, values, attn_mask=mask)
         out = out.view(self.kv_heads, group, rows, self.dim).permute(2, 0, 1, 3)
         return out.reshape(rows, -1).bfloat16()
-
-    @staticmethod
-    def _kind(memory: KVLayer) -> torch.dtype:
-        return torch.bfloat16 if memory.k is None else memory.k.dtype
 
 
 class _Packed:
