@@ -35,6 +35,8 @@ class Script:
     has_grammars: bool = True
     """The text begins as a grammar says (others than that are not looked at)."""
     context: int = 4096
+    drops: int = 0
+    """So many requests for text find the connection closed."""
     key: str = ""
     props: dict[str, Any] = field(default_factory=dict)
     stop_type: str = "eos"
@@ -168,6 +170,10 @@ class _Handler(BaseHTTPRequestHandler):
             self._json(200, {"prompt": script.prompt})
         elif path == "/infill" and not script.has_infill:
             self._error(501, "Infill is not supported by this model: prefix token is missing.")
+        elif path in ("/infill", "/completion") and script.drops:
+            script.drops -= 1
+            self.connection.shutdown(socket.SHUT_RDWR)
+            self.close_connection = True
         elif path in ("/infill", "/completion"):
             self._generate(path, body)
         else:

@@ -33,6 +33,7 @@ from clover_engine.api import (
     ScoreResult,
 )
 from clover_engine.clients import gbnf
+from clover_engine.clients.call import valid
 from clover_engine.clients.dialogue import converse
 from clover_engine.clients.faults import malformed
 from clover_engine.clients.fim import Hole
@@ -42,6 +43,7 @@ from clover_engine.clients.llamacpp_server import Left, LlamaServer, take
 from clover_engine.clients.questions import LETTERS, certain, joint_prompt, read_answers
 from clover_engine.errors import (
     EngineError,
+    EngineUnavailable,
     RequestCancelled,
     Unsupported,
 )
@@ -78,6 +80,7 @@ class LlamaCppEngine:
     ) -> None:
         """`model`: for a server that has several. `template`: one of `fim.TEMPLATES` instead of
         the server's own ``/infill``. Raises RequestError for an address that cannot be used."""
+        self._is_closed = False
         self._server = LlamaServer(
             url,
             api_key=api_key or "",
@@ -116,6 +119,10 @@ class LlamaCppEngine:
 
     def score(self, request: ScoreRequest, cancel: CancelToken | None = None) -> ScoreResult:
         check_request(request)
+        self._require_open(cancel)
+        if Left(request.deadline_s).is_over:
+            count = len(request.candidates)
+            return ScoreResult((None,) * count, (0,) * count)
         raise Unsupported(
             "llama-server has no log-probabilities of a text that it is given; use another engine "
             "for repairs"
@@ -123,6 +130,7 @@ class LlamaCppEngine:
 
     def cloze(self, request: ClozeRequest, cancel: CancelToken | None = None) -> ClozeResult:
         check_request(request)
+        self._require_open(cancel)
         raise Unsupported(
             "llama.cpp cannot fill several masks at once; use the embedded engine for repairs"
         )
@@ -185,6 +193,7 @@ class LlamaCppEngine:
         return Health(True, "llamacpp", model=props.model)
 
     def close(self) -> None:
+        self._is_closed = True
         self._server.http.close()
 
     def __enter__(self) -> LlamaCppEngine:
@@ -193,16 +202,21 @@ class LlamaCppEngine:
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    def _require_open(self, cancel: CancelToken | None) -> None:
+        _require_going(cancel)
+        if self._is_closed:
+            raise EngineUnavailable("the engine is closed; open a new one")
+
     def _filled(self, request: InfillRequest, cancel: CancelToken | None, left: Left) -> Answer:
         """One sample, or what there was of it at the deadline or the cancellation."""
-        forced = request.must_start_with
+        forced = valid(request.must_start_with)
         body = {
             **self._server.common(),
             # Room for the beginning, which is as many tokens as the server makes of it.
             "n_predict": request.max_tokens + len(forced.encode()),
             **_sampling(request.temperature, request.top_p, request.seed),
             "n_probs": _HEALING_PROBS if forced else 1,
-            "stop": [stop for stop in request.stop if stop not in forced],
+            "stop": [valid(stop) for stop in request.stop if stop not in forced],
             "stream": True,
         }
         if forced:
@@ -223,7 +237,9 @@ class LlamaCppEngine:
 
         hole = Hole(request.prefix, request.suffix, request.snippets)
         try:
-            self._server.ask(hole, body, request.max_tokens, cancel, left, stream)
+            self._server.ask(
+                hole, body, request.max_tokens, cancel, left, stream, lambda: answer.count == 0
+            )
         except DeadlineReached:
             answer.reason = "deadline"
         except RequestCancelled:
@@ -242,7 +258,7 @@ class LlamaCppEngine:
         left: Left,
     ) -> Answer:
         """One letter for every question, in the form that `read_answers` reads."""
-        message = {"role": "user", "content": joint_prompt(material, questions)}
+        message = {"role": "user", "content": valid(joint_prompt(material, questions))}
         chat = {
             **self._server.common(),
             "messages": [message],
@@ -311,4 +327,4 @@ def _decisions(answer: Answer, questions: tuple[Question, ...]) -> list[Decision
 
 
 def _messages(request: GenerateRequest) -> list[dict[str, str]]:
-    return [{"role": m.role, "content": m.content} for m in request.messages]
+    return [{"role": m.role, "content": valid(m.content)} for m in request.messages]

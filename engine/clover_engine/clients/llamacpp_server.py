@@ -6,14 +6,15 @@ import re
 import threading
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import PurePath
 from typing import Any
 from urllib.parse import quote
 
 from clover_engine.api import CancelToken
 from clover_engine.clients.address import Address
-from clover_engine.clients.faults import Refused, event_error, malformed
+from clover_engine.clients.call import valid
+from clover_engine.clients.faults import Lost, Refused, event_error, malformed
 from clover_engine.clients.fim import FimTemplate, Hole, fit, template_for, template_named
 from clover_engine.clients.http import HttpTransport, Limits
 from clover_engine.clients.llamacpp_answer import Answer
@@ -86,8 +87,15 @@ class LlamaServer:
         cancel: CancelToken | None,
         left: Left,
         send: Callable[[str, Mapping[str, Any]], None],
+        is_unanswered: Callable[[], bool],
     ) -> None:
-        """`send`s the hole as the model wants it, with less text while the server has no room."""
+        """`send`s the hole as the model wants it, with less text while the server has no room.
+
+        Sent again once where the connection broke while it `is_unanswered`: llama-server closes
+        connections that it kept alive just when the next request may be on its way.
+        """
+        hole = _valid(hole)
+        was_lost = False
         for _ in range(_SHRINKS):
             room = max(256, self.props(cancel, left).context - tokens - 16)
             fitting = fit(hole, int(room * self._chars_per_token))
@@ -102,6 +110,10 @@ class LlamaServer:
                 if template is not None or error.status not in (404, 501):
                     raise
                 self._template = self._fitting_template(cancel, left)
+            except Lost:
+                if was_lost or not is_unanswered():
+                    raise
+                was_lost = True
             except RequestError as error:
                 found = _TOO_LONG.search(str(error))
                 if found is None:
@@ -192,3 +204,9 @@ def read_props(data: Mapping[str, Any], model: str) -> Props:
 def _infill(hole: Hole) -> dict[str, Any]:
     extra = [{"filename": s.path or "untitled", "text": s.text} for s in reversed(hole.snippets)]
     return {"input_prefix": hole.prefix, "input_suffix": hole.suffix, "input_extra": extra}
+
+
+def _valid(hole: Hole) -> Hole:
+    """Without lone surrogates, which no server reads."""
+    snippets = tuple(replace(s, text=valid(s.text), path=valid(s.path)) for s in hole.snippets)
+    return replace(hole, prefix=valid(hole.prefix), suffix=valid(hole.suffix), snippets=snippets)

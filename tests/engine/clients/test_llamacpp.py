@@ -251,6 +251,26 @@ def test_faults_are_one_line(
     assert engine.infill(ASK).choices[0].text == "answer"
 
 
+def test_a_connection_that_was_closed_meanwhile_is_no_fault(
+    server: Any, engine: LlamaCppEngine
+) -> None:
+    engine.infill(ASK)
+    server.script.drops = 1
+    assert engine.infill(ASK).choices[0].text == "answer"
+    server.script.drops = 2
+    with pytest.raises(EngineCrashed, match="broke the connection off"):
+        engine.infill(ASK)
+    assert len(server.bodies("/infill")) == 5, "asked again once, and no more"
+
+
+def test_lone_surrogates_stay_here(server: Any, engine: LlamaCppEngine) -> None:
+    snippet = Snippet("\ud800", "\ud800")
+    engine.infill(InfillRequest("a\ud800", "b\udfff", (snippet,), stop=("\ud800",)))
+    [body] = server.bodies("/infill")
+    assert (body["input_prefix"], body["input_suffix"], body["stop"]) == ("a?", "b?", ["?"])
+    assert body["input_extra"] == [{"filename": "?", "text": "?"}]
+
+
 def test_a_deadline_finds_what_there_is(server: Any, engine: LlamaCppEngine) -> None:
     engine.infill(ASK)  # the connection is there
     server.script.fault, server.script.step_s = "endless", 0.02

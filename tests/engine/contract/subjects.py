@@ -178,7 +178,9 @@ def llamacpp(folder: Path) -> Iterator[Subject]:
     server = harness.LlamaServerProcess(folder / "server.log")
     try:
         with LlamaCppEngine(server.url) as engine:
-            yield Subject(engine, lambda: LlamaCppEngine(server.url), engine, can_cloze=False)
+            yield Subject(
+                engine, lambda: LlamaCppEngine(server.url), engine, can_score=False, can_cloze=False
+            )
     finally:
         server.close()
 
