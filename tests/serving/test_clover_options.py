@@ -109,7 +109,8 @@ def test_drafts_stop_where_they_bring_nothing_and_are_tried_again() -> None:
 
 def test_nothing_is_said_to_have_moved_that_has_not() -> None:
     here = {"clover_engine.serving.pinned:problem": ("found", "changes")}
-    assert pinned.moved(here, ("clover_engine.serving.pinned:VERSION",)) == []
+    fields = {"clover_engine.serving.options:Options": ("mode", "drafts")}
+    assert pinned.moved(here, ("clover_engine.serving.pinned:VERSION",), fields) == []
     assert pinned.problem("0.6.0", []) == ""
 
 
@@ -119,12 +120,15 @@ def test_what_moved_is_named() -> None:
         "clover_engine.serving.pinned:gone": (),
         "clover_engine.serving.nowhere:thing": (),
     }
-    changes = pinned.moved(functions, ("clover_engine.serving.options:Options.nothing",))
+    names = ("clover_engine.serving.options:Options.nothing",)
+    fields = {"clover_engine.serving.options:Options": ("mode", "speed")}
+    changes = pinned.moved(functions, names, fields)
     assert changes == [
         "clover_engine.serving.pinned.problem takes (found, changes)",
         "clover_engine.serving.pinned.gone is missing",
         "clover_engine.serving.nowhere.thing is missing",
         "clover_engine.serving.options.Options.nothing is missing",
+        "clover_engine.serving.options.Options.speed is missing",
     ]
     line = pinned.problem("0.6.0", changes)
     assert "0.6.0" in line and "gone is missing" in line

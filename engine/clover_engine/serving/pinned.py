@@ -6,6 +6,7 @@ each thing that the plugin relies on is looked up at start, and the missing ones
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
 import pkgutil
 from collections.abc import Mapping
@@ -52,18 +53,38 @@ NAMES = (
     "sglang.srt.configs.linear_attn_model_registry:register_linear_attn_model",
 )
 
+FIELDS: Mapping[str, tuple[str, ...]] = {
+    "sglang.srt.model_executor.forward_batch_info:ForwardBatch": (
+        "batch_size", "input_ids", "req_pool_indices", "req_pool_indices_cpu", "seq_lens",
+        "seq_lens_cpu", "seq_lens_sum", "out_cache_loc", "positions", "extend_num_tokens",
+        "extend_seq_lens", "extend_seq_lens_cpu", "extend_prefix_lens", "extend_prefix_lens_cpu",
+        "extend_start_loc", "orig_seq_lens", "rids", "lora_ids", "global_num_token_non_padded",
+        "global_num_token_non_padded_cpu",
+    ),
+    "sglang.srt.managers.schedule_batch:ReqKvInfo": (
+        "req_pool_idx", "kv_committed_len", "kv_allocated_len",
+    ),
+    "sglang.srt.mem_cache.memory_pool:MambaPool.State": ("conv", "temporal"),
+}  # fmt: skip
+"""Dataclasses that are read or written, and the fields."""
+
 
 def moved(
-    functions: Mapping[str, tuple[str, ...]] = FUNCTIONS, names: tuple[str, ...] = NAMES
+    functions: Mapping[str, tuple[str, ...]] = FUNCTIONS,
+    names: tuple[str, ...] = NAMES,
+    classes: Mapping[str, tuple[str, ...]] = FIELDS,
 ) -> list[str]:
     """What the installed SGLang lacks or calls differently, one phrase each."""
     found = []
-    for path in (*functions, *names):
+    for path in (*functions, *names, *classes):
         try:
             target = pkgutil.resolve_name(path)
         except (ImportError, AttributeError):
             found.append(f"{_plain(path)} is missing")
             continue
+        if path in classes:
+            there = {field.name for field in dataclasses.fields(target)}
+            found += [f"{_plain(path)}.{n} is missing" for n in classes[path] if n not in there]
         if path in functions:
             actual = tuple(inspect.signature(target).parameters)
             wanted = functions[path]
