@@ -69,6 +69,7 @@ def expert_cache(model: Clover) -> ExpertCache:
 def test_the_results_do_not_depend_on_the_budget(experts: int, checkpoint: Path) -> None:
     plain, budget = load_model(checkpoint), experts * EXPERT
     model = load_model(checkpoint, expert_budget_bytes=budget)
+    assert model.parameter_count() == plain.parameter_count()
     use = expert_cache(model).use
     for _ in range(2):  # the second time, another set of experts is at hand
         assert torch.equal(run(model), run(plain))

@@ -153,9 +153,9 @@ class Cache:
         partly undone after going back."""
         states = [(la.tail, la.state) for la in self.layers if isinstance(la, StateLayer)]
         snap = Snapshot(self.length, states)
-        if replay and self._last <= REPLAY_ROWS:
-            snap.replayable = self._last
-            snap.replays = [la.replay for la in self.layers if isinstance(la, StateLayer)]
+        replays = [la.replay for la in self.layers if isinstance(la, StateLayer)]
+        if replay and self._last <= REPLAY_ROWS and all(replays):
+            snap.replayable, snap.replays = self._last, replays
         self._snapshots.add(snap)
         return snap
 

@@ -157,7 +157,9 @@ class Clover(nn.Module):
         return self.config.mask_token_id
 
     def parameter_count(self) -> int:
-        return sum(p.numel() for p in self.parameters())
+        """Of this model as it was trained, quantised weights included."""
+        packed = sum(getattr(module, "packed_weights", 0) for module in self.modules())
+        return sum(p.numel() for p in self.parameters()) + packed
 
 
 def _join(

@@ -92,6 +92,7 @@ class HostExperts(Experts):
         if cache.device.type == "cuda":
             gate_up, down = _pinned(gate_up), _pinned(down)
         self._stacks, self.cache = (gate_up, down), cache
+        self.packed_weights = gate_up.shape.numel() + down.shape.numel()
         self.expert_bytes = gate_up[0].nbytes + down[0].nbytes
         if self.expert_bytes > cache.budget_bytes:
             raise CheckpointError(
@@ -117,7 +118,8 @@ class PackedExperts(Experts):
 
     def __init__(self, gate_up: Quantized, down: Quantized, device: torch.device | str) -> None:
         nn.Module.__init__(self)
-        count = gate_up.qweight.shape[0]
+        count = gate_up.shape[0]
+        self.packed_weights = gate_up.shape.numel() + down.shape.numel()
         self._experts = [_expert(gate_up[i], down[i], torch.device(device)) for i in range(count)]
 
     def forward(self, x: Tensor, expert: int) -> Tensor:

@@ -72,7 +72,7 @@ class Filling:
         elif isinstance(module, nn.Embedding):
             self._replace(path, QuantEmbedding(weight, self.dtype).to(self.device))
             if self._tied:
-                self._replace("lm_head", QuantLinear(weight, self.device))
+                self._replace("lm_head", QuantLinear(weight, self.device, tied=True))
         else:
             self._replace(path, QuantLinear(weight, self.device))
 

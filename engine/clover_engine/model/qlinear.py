@@ -134,9 +134,13 @@ class QuantLinear(nn.Module):
 
     bias: nn.Parameter | None
 
-    def __init__(self, weight: Quantized, device: torch.device | str = "cpu") -> None:
+    def __init__(
+        self, weight: Quantized, device: torch.device | str = "cpu", tied: bool = False
+    ) -> None:
+        """`tied`: the weight is an embedding's too, and counted there."""
         super().__init__()
-        self.out_features, self.in_features = weight.qweight.shape[0], weight.columns
+        self.out_features, self.in_features = weight.shape
+        self.packed_weights = 0 if tied else weight.shape.numel()
         self.product = product(weight, device)
         self.register_parameter("bias", None)
 
@@ -156,6 +160,7 @@ class QuantEmbedding(nn.Module):
         self.register_buffer("codes", own.qweight, persistent=False)
         self.register_buffer("scales", own.scales, persistent=False)
         self.dtype = dtype
+        self.packed_weights = weight.shape.numel()
 
     def forward(self, ids: Tensor) -> Tensor:
         codes, scales = F.embedding(ids, self.codes), F.embedding(ids, self.scales)  # type: ignore[arg-type]
