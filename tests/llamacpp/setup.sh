@@ -26,13 +26,15 @@ if [[ ! -d $work/source ]]; then
     tar -xzf "$work"/*.tar.gz -C "$work/unpacked" --strip-components=1 --wildcards \
         '*/vendor/llama.cpp/*'
     mv "$work/unpacked/vendor/llama.cpp" "$work/source"
+    rm -f "$work/source/.git" # it points to a repository that is not there
 fi
 cmake -S "$work/source" -B "$work/build" -DCMAKE_BUILD_TYPE=Release \
     -DCMAKE_C_FLAGS_RELEASE="-O2 -DNDEBUG" -DCMAKE_CXX_FLAGS_RELEASE="-O0 -DNDEBUG" \
     -DCMAKE_PROJECT_ggml_INCLUDE="$here/fast.cmake" \
     -DBUILD_SHARED_LIBS=OFF -DGGML_NATIVE=OFF -DGGML_OPENMP=OFF -DGGML_LLAMAFILE=OFF \
     -DLLAMA_OPENSSL=OFF -DLLAMA_BUILD_UI=OFF -DLLAMA_USE_PREBUILT_UI=OFF \
-    -DLLAMA_BUILD_TESTS=OFF -DLLAMA_BUILD_EXAMPLES=OFF -DLLAMA_BUILD_APP=OFF >"$work/configure.log"
+    -DLLAMA_BUILD_TESTS=OFF -DLLAMA_BUILD_EXAMPLES=OFF -DLLAMA_BUILD_APP=OFF \
+    -DLLAMA_ALL_WARNINGS=OFF >"$work/configure.log"
 cmake --build "$work/build" --target llama-server --parallel "$(nproc)" >"$work/build.log"
 cp "$work/build/bin/llama-server" "$folder/llama-server"
 strip "$folder/llama-server"
