@@ -42,6 +42,7 @@ class PackedStep:
             layers = [layer for layer in model.model.layers if isinstance(layer, Layer)]
             self._layers = [_PackedLayer(layer, self.config.rms_norm_eps) for layer in layers]
             self._norm = model.model.norm.weight.float()
+            self._dtype = model.model.embed_tokens.weight.dtype  # of caches and results
             self._head = product(quantize(model.lm_head.weight, Quantization(8)))
 
     def forward(self, ids: Tensor, layout: Layout, cache: Cache | None, update: bool) -> Tensor:
@@ -49,15 +50,16 @@ class PackedStep:
         if cache is None or layout.blocks or ids.shape[0] != 1 or layout.rows > MAX_ROWS:
             return self.model.rows(ids, layout, cache, update)
         x = F.embedding(ids[0], self.model.model.embed_tokens.weight).float()  # [rows, hidden]
-        cos, sin = self.model.rotary.table(layout.positions(cache.length), torch.float32)
+        cos, sin = self.model.rotary.table(layout.positions(cache.length), self._dtype)
         half = cos.shape[-1] // 2
         turn = torch.cat([-sin[:, :half], sin[:, half:]], dim=-1)  # rotate-half's signs, beforehand
         rope = (cos[:, None], turn[:, None])  # [rows, 1, D]
         for own, memory in zip(self._layers, cache.layers, strict=True):
             assert isinstance(memory, KVLayer)
             own.step(x, rope, memory, update)
-        dtype = self.model.model.embed_tokens.weight.dtype
-        return F.rms_norm(x, self._norm.shape, self._norm, self.config.rms_norm_eps)[None].to(dtype)
+        return F.rms_norm(x, self._norm.shape, self._norm, self.config.rms_norm_eps)[None].to(
+            self._dtype
+        )
 
     def head(self, hidden: Tensor) -> Tensor:
         """Logits [..., vocab] of hidden states [..., hidden]."""
@@ -112,19 +114,19 @@ class _PackedLayer:
     ) -> Tensor:
         """Attention of rows [rows, (heads + 2·kv_heads)·D] over the cache and each other."""
         rows, both = qkv.shape[0], self.heads + self.kv_heads
-        parts = qkv.float().view(rows, both + self.kv_heads, self.dim)
+        parts = qkv.to(self.dtype).view(rows, both + self.kv_heads, self.dim)
         turned = parts[:, :both]
         turned = torch.addcmul(turned * rope[0], turned.roll(self.dim // 2, -1), rope[1])
         q = turned[:, : self.heads].view(rows, self.kv_heads, -1, self.dim)
         k = turned[:, self.heads :].transpose(0, 1)[None]  # [1, kv, rows, D]
         v = parts[:, both:].transpose(0, 1)[None]
-        length, kept = memory.length, self.dtype
-        memory.append(k.to(kept), v.to(kept))
+        length = memory.length
+        memory.append(k, v)
         keys, values = memory.view()
         if not update:
             memory.length = length  # what was written stands beyond the end
         group = q.shape[2]
-        q = q.permute(1, 2, 0, 3).reshape(1, self.kv_heads, group * rows, self.dim).to(kept)
+        q = q.permute(1, 2, 0, 3).reshape(1, self.kv_heads, group * rows, self.dim)
         mask = None if rows == 1 else _mask(rows, length, group)
         out = F.scaled_dot_product_attention(q, keys, values, attn_mask=mask)
         out = out.view(self.kv_heads, group, rows, self.dim).permute(2, 0, 1, 3)
