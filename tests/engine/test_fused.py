@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
+import textwrap
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
@@ -12,6 +14,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
+from clover_engine.api import InfillRequest
+from clover_engine.embedded import EmbeddedEngine
+from clover_engine.local import checkpoint_path
 from clover_engine.model import Cache, Clover, CloverConfig
 from clover_engine.model.accelerate import accelerate, fits
 from clover_engine.model.fused import Fused
@@ -237,6 +242,21 @@ def test_snapshots_come_back(lively: Lively) -> None:
         found.append(run(model, cache, Step(2, 1, 4, 2, True, 3)))
     for parts in zip(*found, strict=True):
         assert_close(*parts)
+
+
+def test_the_shipped_model_decodes_the_same_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Greedy, in real code, by plain decoding and with drafts."""
+    fast = EmbeddedEngine.load(checkpoint_path(), 1)
+    monkeypatch.setenv("CLOVER_FUSED", "0")
+    plain = EmbeddedEngine.load(checkpoint_path(), 1)
+    assert fast.model.fused is not None and plain.model.fused is None
+    source = inspect.getsource(textwrap)
+    for at in range(2000, 12_000, 2000):
+        request = InfillRequest(source[at - 600 : at], source[at + 40 : at + 200], max_tokens=16)
+        plainly = replace(request, mode="ar")
+        wanted = plain.infill(plainly).choices[0].text
+        assert fast.infill(plainly).choices[0].text == wanted
+        assert fast.infill(replace(request, mode="speculative")).choices[0].text == wanted
 
 
 def test_ids_outside_the_vocabulary_are_refused(lively: Lively) -> None:

@@ -23,8 +23,8 @@ from clover_engine.model import Clover
 WORTH = 1.3
 """Accepted tokens a block must bring: it makes a pass 2.3 times as dear in the model's layers."""
 WORTH_IN_TILE = 0.8
-"""The same for a block that fills up a tile of the fast path: 1.5 to 1.7 times as dear."""
-FIRST = 1.0
+"""The same for a block that fills up a tile of the fast path: 1.5 to 1.7 times as dear. There the
+first block waits for its turn, and drafts stay within a tile: wrong ones are what costs most."""
 SMALLEST = 3
 """Rows of the smallest block that may ride."""
 PROBE = 12
@@ -65,7 +65,8 @@ def decode(
     ride: bool = True,
     generator: torch.Generator | None = None,
 ) -> Generated:
-    """Generates until a stop token, a stop string or a limit; drafts of at most block_size - 1.
+    """Generates until a stop token, a stop string or a limit; drafts of at most block_size - 1,
+    or of what one tile of the fast path holds.
 
     `ride`: whether blocks may be denoised along; without, drafts are looked up only.
     """
@@ -75,13 +76,13 @@ def decode(
     known_prob = float(probs[known])
     ahead: Tensor | None = None  # distributions [block_size - 1, vocab] after `known`
     tile: int = getattr(model.fused, "tile", 0)
-    worth = WORTH_IN_TILE if tile else WORTH
-    rides, rode = _Rides(worth, FIRST * worth), False
+    rides, rode = _Rides(WORTH_IN_TILE, 0.0) if tile else _Rides(WORTH, 2.0), False
+    longest = (min(block_size, tile) if tile else block_size) - 1
     while not out.add(known, known_prob, limits):
         if (reason := limits.interrupted()) is not None:
             out.reason = reason
             break
-        room = min(limits.max_tokens - len(out.tokens), block_size - 1)
+        room = min(limits.max_tokens - len(out.tokens), longest)
         draft, drafted = _draft(lookup, ahead, out, room, draft_threshold, sampling, generator)
         size = _block_rows(1 + len(draft), block_size, tile) if ride and rides.wanted else 0
         verified, ahead = _pass(model, start, [known, *draft], size, sampling, tally)

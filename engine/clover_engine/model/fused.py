@@ -20,7 +20,7 @@ from clover_engine.model.cache import REPLAY_ROWS, Cache, KVLayer, StateLayer
 from clover_engine.model.clover import Clover, Layer
 from clover_engine.model.deltanet import GatedDeltaNet
 from clover_engine.model.fused_parts import rewound
-from clover_engine.model.kernels import PANEL, Array, fits_bfloat16, pack
+from clover_engine.model.kernels import PANEL, TILE, Array, fits_bfloat16, pack
 from clover_engine.model.layers import MLP, RMSNorm
 from clover_engine.model.rows import Layout
 from clover_engine.model.waves import Waves
@@ -34,6 +34,9 @@ MOST_THREADS = 4
 
 class Fused:
     """Packed weights of a model for which `accelerate.fits` holds."""
+
+    tile = TILE
+    """So many rows of a pass cost little more than one."""
 
     def __init__(self, model: Clover, threads: int = 1) -> None:
         config = model.config
