@@ -12,7 +12,8 @@ from __future__ import annotations
 import argparse
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -53,7 +54,7 @@ def prefill(model: Clover) -> None:
 
 
 def compare(
-    runs: dict[str, Callable[[], None]], rounds: int, clock: Callable[[], float]
+    runs: Mapping[str, Callable[[], None]], rounds: int, clock: Callable[[], float]
 ) -> dict[str, list[float]]:
     """Milliseconds of every round of each, in turn."""
     times: dict[str, list[float]] = {name: [] for name in runs}
@@ -92,12 +93,11 @@ def main() -> None:
     print(f"\n| ms, {args.history} tokens of history | plain | fast | plain / fast |\n|-|-|-|-|")
     for name, (clean, block) in PASSES.items():
         runs = {
-            path: lambda path=path: step(models[path], caches[path], clean, block)  # noqa: B023
-            for path in models
+            path: partial(step, model, caches[path], clean, block) for path, model in models.items()
         }
         print(row(name, compare(runs, args.rounds, time.thread_time)))
     torch.set_num_threads(args.threads)
-    whole = {path: lambda path=path: prefill(models[path]) for path in models}
+    whole = {path: partial(prefill, model) for path, model in models.items()}
     found = compare(whole, max(3, args.rounds // 8), time.perf_counter)
     print(row(f"prefill of {PREFILL}, wall, {args.threads} threads", found))
 
