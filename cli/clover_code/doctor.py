@@ -24,6 +24,7 @@ from clover_code.doctor_servers import look_at_servers
 from clover_code.engine_option import ENGINES, add_engine_arguments, settings_for
 from clover_code.errors import UserError
 from clover_engine.api import Health, InfillRequest
+from clover_engine.candidates import candidate_at
 from clover_engine.errors import EngineError
 from clover_engine.local import LocalEngine, checkpoint_path, install_command
 
@@ -204,6 +205,11 @@ def _release(version: str) -> tuple[int, ...]:
 def check_weights() -> Iterator[Check]:
     """Where the checkpoint is and whether its three files are there."""
     folder = checkpoint_path()
+    if (candidate := candidate_at(folder)) is not None:
+        ready, name = candidate.missing() is None, candidate.name
+        detail = f"{name}, in {folder}" if ready else f"{name} is not installed"
+        yield Check("weights", ready, detail, "" if ready else candidate.install_commands())
+        return
     fix = "reinstall clover-code: its wheel ships the weights"
     if os.environ.get("CLOVER_CHECKPOINT"):
         fix = "set CLOVER_CHECKPOINT to a checkpoint's folder, or: unset CLOVER_CHECKPOINT"

