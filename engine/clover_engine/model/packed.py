@@ -3,8 +3,8 @@
 A step of a 135M model is bound by reading its weights and by the overhead of small operations: the
 projections that share an input are one product here, and nothing is left of modules. Weights are
 rounded in groups of 32 between each group's least and greatest value, as GGUF's Q4_1 has them, so
-a converted Q4_1 model loses nothing but the bfloat16 rounding of scales and activations. Passes
-with block rows or many rows go through the model's own layers.
+a converted Q4_1 model loses nothing but the bfloat16 rounding of scales and activations. Block
+rows and passes of many rows go through the model's own layers.
 """
 
 from __future__ import annotations
@@ -47,19 +47,32 @@ class PackedStep:
 
     def forward(self, ids: Tensor, layout: Layout, cache: Cache | None, update: bool) -> Tensor:
         """Final hidden states [N, rows, hidden] of a pass, as `Clover` has it."""
-        if cache is None or layout.blocks or ids.shape[0] != 1 or layout.rows > MAX_ROWS:
+        t = layout.clean
+        if cache is None or ids.shape[0] != 1 or not 0 < t <= MAX_ROWS:
             return self.model.rows(ids, layout, cache, update)
+        if not layout.blocks:
+            return self._steps(ids, cache, update)
+        if not update:
+            return self.model.rows(ids, layout, cache, update)
+        # Clean rows apart from the block, so that they are what they are without one; it reads
+        # them from the cache, which is not told of its new length yet.
+        clean = self._steps(ids[:, :t], cache, update)
+        apart = Layout(0, layout.blocks, layout.block_size, (t,) * layout.blocks)
+        return torch.cat([clean, self.model.rows(ids[:, t:], apart, cache, False)], dim=1)
+
+    def _steps(self, ids: Tensor, cache: Cache, update: bool) -> Tensor:
+        """Clean rows ids [1, rows] → [1, rows, hidden]."""
         x = F.embedding(ids[0], self.model.model.embed_tokens.weight).float()  # [rows, hidden]
-        cos, sin = self.model.rotary.table(layout.positions(cache.length), self._dtype)
+        positions = torch.arange(cache.length, cache.length + ids.shape[1])
+        cos, sin = self.model.rotary.table(positions, self._dtype)
         half = cos.shape[-1] // 2
         turn = torch.cat([-sin[:, :half], sin[:, half:]], dim=-1)  # rotate-half's signs, beforehand
         rope = (cos[:, None], turn[:, None])  # [rows, 1, D]
         for own, memory in zip(self._layers, cache.layers, strict=True):
             assert isinstance(memory, KVLayer)
             own.step(x, rope, memory, update)
-        return F.rms_norm(x, self._norm.shape, self._norm, self.config.rms_norm_eps)[None].to(
-            self._dtype
-        )
+        normed = F.rms_norm(x, self._norm.shape, self._norm, self.config.rms_norm_eps)
+        return normed[None].to(self._dtype)
 
     def head(self, hidden: Tensor) -> Tensor:
         """Logits [..., vocab] of hidden states [..., hidden]."""
