@@ -4,7 +4,6 @@ Python runs this file at start where its folder is on PYTHONPATH. Three modules 
 
 - torchvision's wheel is linked against CUDA; beside a CPU torch its operators do not load, and
   importing it fails where it describes them. Their schemas are registered just before.
-- SGLang's gated norm takes its CPU operator on machines with AMX only; here it always does.
 - triton is 1 GB that a CPU cannot run: `inert_triton` stands in where it is not installed.
 - SGLang's gated norm asks for a GPU on a CPU without AMX, though its CPU operator is there.
 
