@@ -20,6 +20,7 @@ import contextlib
 import importlib
 import json
 import os
+import signal
 import socket
 import statistics
 import subprocess
@@ -368,6 +369,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--json", action="store_true")
     args = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # ends the server as well
     with contextlib.ExitStack() as stack:
         if args.url:
             url, pid = args.url.rstrip("/"), args.pid
