@@ -11,8 +11,10 @@ import os
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
+from typing import TypeVar
 
 import torch
 
@@ -22,6 +24,7 @@ from clover_engine.api import (
     ClozeResult,
     FinishReason,
     Health,
+    Infill,
     InfillRequest,
     InfillResult,
     ScoreRequest,
@@ -32,7 +35,7 @@ from clover_engine.decode import autoregressive, decisions, diffusion, speculati
 from clover_engine.decode.common import Generated, Limits, Sampling, Start, Tally
 from clover_engine.decode.lookup import Lookup
 from clover_engine.embedded import EmbeddedEngine
-from clover_engine.errors import RequestError
+from clover_engine.errors import EngineUnavailable, RequestCancelled, RequestError
 from clover_engine.generation import (
     Decision,
     DecisionRequest,
@@ -51,6 +54,7 @@ from clover_engine.thinking import ThinkingSplit
 from clover_engine.tokenizer import Tokenizer
 from clover_engine.validation import check_decision, check_generate
 
+Result = TypeVar("Result")
 MAX_BLOCK = 32
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
@@ -103,13 +107,16 @@ class InProcessEngine:
         limits.stop_ids = self.stops
         text = _Text(self.tok, conversation, request.stop, on_piece)
         limits.on_token, limits.stopped = text.add, text.stopped
-        with self._turn:
+
+        def work() -> GenerateResult:
             start, cached = self._start(conversation.tokens, limits, tally)
             out = self._decode(request, start, limits, tally, conversation.tokens)
-        text.end()
-        stats = tally.stats(len(conversation.tokens) - cached, cached, time.monotonic() - began)
-        reason: FinishReason = "stop" if text.found_stop else out.reason
-        return GenerateResult(text.answered, text.split.thinking, reason, stats)
+            text.end()
+            stats = tally.stats(len(conversation.tokens) - cached, cached, time.monotonic() - began)
+            reason: FinishReason = "stop" if text.found_stop else out.reason
+            return GenerateResult(text.answered, text.split.thinking, reason, stats)
+
+        return self._in_turn(work, cancel, GenerateResult("", "", "deadline"))
 
     @torch.inference_mode()
     def decide(self, request: DecisionRequest, cancel: CancelToken | None = None) -> DecisionResult:
@@ -120,7 +127,9 @@ class InProcessEngine:
         groups = [request.questions] if request.joint else [(q,) for q in request.questions]
         prefill = reused = 0
         found: list[Decision] = []
-        with self._turn:
+
+        def work() -> DecisionResult:
+            nonlocal prefill, reused
             for questions in groups:
                 tokens = self._decision_prompt(request.material, questions)
                 start, cached = self._start(tokens, limits, tally)
@@ -128,20 +137,42 @@ class InProcessEngine:
                 options = [self._letters[: len(q.options)] for q in questions]
                 for row in decisions.decide(self.model, start, options, limits, tally):
                     found.append(Decision(int(row.argmax()), tuple(row.tolist())))
-        stats = tally.stats(prefill, reused, time.monotonic() - began)
-        return DecisionResult(tuple(found), stats)
+            stats = tally.stats(prefill, reused, time.monotonic() - began)
+            return DecisionResult(tuple(found), stats)
+
+        result = self._in_turn(work, cancel, None)
+        if result is None:
+            raise RequestCancelled("ended before all questions were answered; allow more time")
+        return result
 
     def infill(self, request: InfillRequest, cancel: CancelToken | None = None) -> InfillResult:
-        with self._turn:
-            return self._holes.infill(request, cancel)
+        late = InfillResult((Infill("", 0.0, "deadline"),) * max(1, request.n))
+        result = self._in_turn(lambda: self._holes.infill(request, cancel), cancel, late)
+        return replace(result, model=self._holes.info()["model"])
 
     def score(self, request: ScoreRequest, cancel: CancelToken | None = None) -> ScoreResult:
-        with self._turn:
-            return self._holes.score(request, cancel)
+        count = len(request.candidates)
+        late = ScoreResult((None,) * count, (0,) * count)
+        return self._in_turn(lambda: self._holes.score(request, cancel), cancel, late)
 
     def cloze(self, request: ClozeRequest, cancel: CancelToken | None = None) -> ClozeResult:
+        return self._in_turn(lambda: self._holes.cloze(request, cancel), cancel, ClozeResult(()))
+
+    def _in_turn(
+        self, call: Callable[[], Result], cancel: CancelToken | None, late: Result
+    ) -> Result:
+        """One call at a time; `late` where its deadline came before anything was generated."""
         with self._turn:
-            return self._holes.cloze(request, cancel)
+            if self._closed:
+                raise EngineUnavailable("this engine is closed; load the checkpoint again")
+            try:
+                if cancel is not None and cancel.cancelled:
+                    raise RequestCancelled("the request was cancelled before it began")
+                return call()
+            except RequestCancelled:
+                if cancel is not None and cancel.cancelled:
+                    raise
+                return late
 
     def health(self) -> Health:
         return Health(
@@ -178,6 +209,8 @@ class InProcessEngine:
         return Limits(max_tokens, frozenset(), deadline, cancel)
 
     def _start(self, tokens: list[int], limits: Limits, tally: Tally) -> tuple[Start, int]:
+        if limits.interrupted() is not None:
+            raise RequestCancelled("ended before the context was read")
         return self.prefix.start(tokens, limits, tally)
 
     def _decode(

@@ -39,15 +39,20 @@ TEMPLATE = """\
 {%- endif %}"""
 
 
-def write_tokenizer(folder: Path, template: str | None = TEMPLATE) -> int:
-    """tokenizer.json and tokenizer_config.json of 300 byte-level tokens; returns their number."""
+HOLES = ["<pad>", "<eom>", "<doc>", "<pre>", "<suf>", "<mid>", "<bug>", "<snip>"]
+
+
+def write_tokenizer(
+    folder: Path, template: str | None = TEMPLATE, specials: list[str] = SPECIALS
+) -> int:
+    """tokenizer.json and tokenizer_config.json of some 300 byte-level tokens; their number."""
     backend = Backend(models.BPE())
     backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     backend.decoder = decoders.ByteLevel()
     trainer = trainers.BpeTrainer(
         vocab_size=300,
         initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
-        special_tokens=SPECIALS,
+        special_tokens=specials,
         show_progress=False,
     )
     words = ["system user assistant", "what is it? A B C D", "def f(a, b): return a + b\n"]
@@ -89,9 +94,10 @@ def make_model(vocab: int, seed: int = 0, context: int = 512) -> Clover:
     return model
 
 
-def write_checkpoint(folder: Path, seed: int = 0, context: int = 512) -> Path:
-    """A random checkpoint with tokenizer and template."""
-    model = make_model(write_tokenizer(folder), seed, context)
+def write_checkpoint(folder: Path, seed: int = 0, context: int = 512, holes: bool = False) -> Path:
+    """A random checkpoint with tokenizer and template; `holes`: one that also fills holes."""
+    specials = [*SPECIALS, *HOLES] if holes else SPECIALS
+    model = make_model(write_tokenizer(folder, specials=specials), seed, context)
     save_model(model, folder, torch.float32)
     return folder
 

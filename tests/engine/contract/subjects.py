@@ -16,7 +16,7 @@ from tests.serving.harness import Server, missing
 from clover_engine.api import Engine
 from clover_engine.clients.llamacpp import LlamaCppEngine
 from clover_engine.clients.sglang import SGLangEngine
-from clover_engine.local import LocalEngine
+from clover_engine.local import DEFAULT_CHECKPOINT, LocalEngine
 from clover_engine.testing import FakeEngine
 from clover_engine.testing_answers import FakeModel
 from clover_engine.testing_server import FakeServer
@@ -39,6 +39,8 @@ class Subject:
     can_cloze: bool = True
     has_seeds: bool = True
     """The same seed gives the same text, at any temperature."""
+    has_template: bool = True
+    """A model without a chat template cannot converse."""
     answers: bool = True
     """It says something: a model with random weights may begin with the end of the hole."""
 
@@ -75,6 +77,36 @@ def embedded(folder: Path) -> Iterator[Subject]:
     with LocalEngine(threads=1) as engine:
         engine.health(start=True)
         yield Subject(engine, lambda: LocalEngine(threads=1), engine)
+
+
+@contextlib.contextmanager
+def in_process(folder: Path) -> Iterator[Subject]:
+    """The shipped model in this process, as `clover_engine.load` gives it."""
+    from clover_engine.conversation import InProcessEngine
+
+    def fresh() -> InProcessEngine:
+        return InProcessEngine.load(DEFAULT_CHECKPOINT, 1)
+
+    engine = fresh()
+    yield Subject(engine, fresh, engine, has_template=False)
+    engine.close()
+
+
+@contextlib.contextmanager
+def conversing(folder: Path) -> Iterator[Subject]:
+    """A tiny model with a chat template in this process."""
+    from tiny_chat import write_checkpoint
+
+    from clover_engine.conversation import InProcessEngine
+
+    checkpoint = write_checkpoint(folder / "tiny-chat", holes=True)
+
+    def fresh() -> InProcessEngine:
+        return InProcessEngine.load(checkpoint, 1)
+
+    engine = fresh()
+    yield Subject(engine, fresh, engine, answers=False)
+    engine.close()
 
 
 @contextlib.contextmanager
@@ -189,6 +221,8 @@ SUBJECTS: dict[str, Making] = {
     "fake": fake,
     "worker": worker,
     "embedded": embedded,
+    "in-process": in_process,
+    "in-process-tiny": conversing,
     "sglang-fake": sglang_fake,
     "sglang-fake-diffusion": sglang_fake_diffusion,
     "sglang-clover": sglang_clover,
