@@ -36,8 +36,8 @@ WINDOW = 1600
 class Mix:
     """Shares of the sample kinds; the rest is spans inside a line."""
 
-    repair: float = 0.45
-    lines: float = 0.35
+    repair: float = 0.35
+    lines: float = 0.45
     annotated: float = 0.5
     """Share of rows whose prefix has repairs written into it."""
     annotated_lines: float = 0.3
