@@ -12,6 +12,7 @@ DEMO_ARGS ?=
 .DEFAULT_GOAL := help
 .PHONY: help setup setup-vscode setup-sglang setup-llamacpp setup-smollm2 demo test lint format clean
 .PHONY: bench-decode bench-peers bench-infill bench-fix bench-mutants bench-lsp bench-index bench-calibrate
+.PHONY: bench-serving bench-capacity bench-quant bench-prefill bench-suggest
 
 help:  ## list the commands
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -66,6 +67,21 @@ bench-index: setup  ## the index of a tree of 3,100 files: cold, warm, one updat
 
 bench-peers: setup setup-smollm2  ## SmolLM2 here and in llama.cpp; BENCH_ARGS="--llama-server FILE"
 	$(PY) bench/peers.py $(BENCH_ARGS)
+
+bench-serving: setup  ## many editors typing against one server; BENCH_ARGS="--start clover"
+	$(PY) bench/serving.py $(BENCH_ARGS)
+
+bench-capacity: setup  ## how many editors a GPU serves, simulated
+	$(PY) bench/capacity.py $(BENCH_ARGS)
+
+bench-quant: setup  ## 8 and 4 bits: quality, size, speed
+	$(PY) bench/quant.py $(BENCH_ARGS)
+
+bench-prefill: setup  ## how much of a context is read again at a keystroke
+	$(PY) bench/prefill.py $(BENCH_ARGS)
+
+bench-suggest: setup  ## what the editor would show on packages the model has not seen
+	$(PY) bench/suggest.py $(BENCH_ARGS)
 
 bench-calibrate: setup  ## how often suggestions are right, by the model's own certainty
 	$(PY) bench/calibrate.py $(BENCH_ARGS)

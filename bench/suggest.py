@@ -112,6 +112,16 @@ def main() -> None:
             f"| {way} | {exact:.1f} % | {100 * len(shown) / len(rows):.1f} % | {right:.0f} % "
             f"| {statistics.median(times):.0f} | {times[int(0.95 * len(times))]:.0f} |"
         )
+    gates(results[WAYS[-1]])
+
+
+def gates(rows: list[tuple[bool, float, float]]) -> None:
+    """What other gates would show, of what the server finds."""
+    print("\n| shown from | shown | right of those |\n|-|-|-|")
+    for least in (0.2, 0.3, 0.35, 0.4, 0.45, 0.5, 0.6):
+        shown = [right for right, sure, _ in rows if sure >= least]
+        right = 100 * sum(shown) / max(1, len(shown))
+        print(f"| {least} | {100 * len(shown) / len(rows):.1f} % | {right:.0f} % |")
 
 
 if __name__ == "__main__":
