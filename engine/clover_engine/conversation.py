@@ -35,7 +35,7 @@ from clover_engine.decode import autoregressive, decisions, diffusion, speculati
 from clover_engine.decode.common import Generated, Limits, Sampling, Start, Tally
 from clover_engine.decode.lookup import Lookup
 from clover_engine.embedded import EmbeddedEngine
-from clover_engine.errors import EngineUnavailable, RequestCancelled, RequestError
+from clover_engine.errors import CheckpointError, EngineUnavailable, RequestCancelled, RequestError
 from clover_engine.generation import (
     Decision,
     DecisionRequest,
@@ -73,12 +73,22 @@ class InProcessEngine:
         self._closed = False
 
     @classmethod
-    def load(cls, folder: Path, threads: int = 0) -> InProcessEngine:
-        """Raises CheckpointError."""
+    def load(
+        cls,
+        folder: Path,
+        threads: int = 0,
+        *,
+        device: str = "cpu",
+        dtype: str = "float32",
+        expert_budget_bytes: int | None = None,
+    ) -> InProcessEngine:
+        """See `clover_engine.load`. Raises CheckpointError."""
         if threads:
             torch.set_num_threads(threads)
         tokenizer = Tokenizer.load(folder / "tokenizer.json")
-        model = load_model(folder)
+        model = load_model(
+            folder, _dtype(dtype), device=_device(device), expert_budget_bytes=expert_budget_bytes
+        )
         accelerate(model, threads or 1)
         return cls(model, tokenizer, folder)
 
@@ -260,6 +270,23 @@ class InProcessEngine:
                 "shorten the material"
             )
         return tokens
+
+
+def _dtype(name: str) -> torch.dtype:
+    found = getattr(torch, name, None)
+    if not isinstance(found, torch.dtype) or not found.is_floating_point:
+        raise CheckpointError(f"dtype: float32, bfloat16 or float16, not {name!r}")
+    return found
+
+
+def _device(name: str) -> str:
+    """Raises CheckpointError for a device that this torch cannot use."""
+    try:
+        torch.empty(1, device=name)
+    except (RuntimeError, AssertionError, ImportError) as error:  # as the back end likes
+        reason = str(error).split("\n")[0][:120]
+        raise CheckpointError(f"device {name!r} cannot be used: {reason}; use 'cpu'") from error
+    return name
 
 
 def decision_text(material: str, questions: tuple[Question, ...]) -> str:

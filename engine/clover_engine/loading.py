@@ -106,13 +106,21 @@ class LoadedModel:
 
 
 def load(
-    source: str | os.PathLike[str], *, threads: int = 0, api_key: str | None = None
+    source: str | os.PathLike[str],
+    *,
+    device: str = "cpu",
+    dtype: str = "float32",
+    expert_budget_bytes: int | None = None,
+    threads: int = 0,
+    api_key: str | None = None,
 ) -> LoadedModel:
     """A checkpoint's folder, loaded into this process; or a server's address.
 
     Addresses: ``sglang:http://HOST:30000`` (``http://…`` alone means SGLang) and
-    ``llamacpp:http://HOST:8080``. `threads`: for a checkpoint, torch's threads (0: its own choice).
-    `api_key`: for a server. Raises CheckpointError, or EngineUnavailable for a bad address.
+    ``llamacpp:http://HOST:8080``, with `api_key` where it wants one. For a checkpoint: `device` and
+    `dtype` as torch names them ("cuda", "bfloat16"), `threads` of torch (0: its own choice), and
+    how many bytes of a mixture's experts stay on the device, the others in host memory (None: all).
+    Raises CheckpointError, or EngineUnavailable for a bad address.
     """
     text = os.fspath(source)
     kind, _, address = text.partition(":")
@@ -126,10 +134,11 @@ def load(
         from clover_engine.clients.llamacpp import LlamaCppEngine
 
         return LoadedModel(LlamaCppEngine(address, api_key=api_key))
-    return LoadedModel(_in_process(Path(text).expanduser(), threads))
+    options = {"device": device, "dtype": dtype, "expert_budget_bytes": expert_budget_bytes}
+    return LoadedModel(_in_process(Path(text).expanduser(), threads, options))
 
 
-def _in_process(folder: Path, threads: int) -> FullEngine:
+def _in_process(folder: Path, threads: int, options: dict[str, Any]) -> FullEngine:
     from clover_engine.local import install_command, missing_packages
 
     if not (folder / "config.json").is_file():
@@ -141,7 +150,7 @@ def _in_process(folder: Path, threads: int) -> FullEngine:
         raise CheckpointError(f"{', '.join(missing)} not installed; run {install_command()}")
     from clover_engine.conversation import InProcessEngine
 
-    return InProcessEngine.load(folder, threads)
+    return InProcessEngine.load(folder, threads, **options)
 
 
 def _request(messages: Messages, options: Mapping[str, Any]) -> GenerateRequest:

@@ -110,7 +110,7 @@ class _Context:
             hidden, _ = self.model(torch.tensor([tokens[at : at + size]]), cache=self.cache)
             tally.forward_passes += 1
             self.tokens = tokens[: at + size]
-            logits = self.model.head(hidden[0, -1]) if size == left else None
+            logits = self.model.logits(hidden[0, -1]) if size == left else None
             self.marks.append(_Mark(self.cache.snapshot(replay=size <= REPLAY_ROWS), logits))
             self._thin()
         logits = self.marks[-1].logits

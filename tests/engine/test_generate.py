@@ -250,6 +250,14 @@ def test_what_ends_a_turn(tmp_path: Path, folder: Path) -> None:
     assert 7 in stop_tokens(other, tok) and 99999 not in stop_tokens(other, tok)
 
 
+def test_devices_and_precisions(folder: Path) -> None:
+    for options, said in (({"device": "hpu"}, "cannot be used"), ({"dtype": "int8"}, "bfloat16")):
+        with pytest.raises(CheckpointError, match=said):
+            clover_engine.load(folder, **options)  # type: ignore[arg-type]
+    half = clover_engine.load(folder, dtype="bfloat16")
+    assert half.generate("what", max_new_tokens=4).stats.tokens <= 4
+
+
 def test_the_engine_offers_everything(model: LoadedModel) -> None:
     assert isinstance(model.engine, TextEngine)
     health = model.health()

@@ -104,7 +104,7 @@ def _grow(
         tally.forward_passes += 1
         tally.denoising_steps += 1
         masked = ids[0] == model.mask_id  # [b, B]
-        logp = sampling.probabilities(model.head(hidden[0][masked])).log()  # [masks, vocab]
+        logp = sampling.probabilities(model.logits(hidden[0][masked])).log()  # [masks, vocab]
         values, tokens = logp.topk(BRANCHES, dim=-1)
         where = masked.nonzero().tolist()
         grown += _extend(group, where, values.tolist(), tokens.tolist())

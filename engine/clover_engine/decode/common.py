@@ -130,4 +130,4 @@ def clean_pass(model: Clover, tokens: list[int], cache: Cache, tally: Tally) -> 
     """Commits tokens; logits [T, vocab] of what follows each."""
     hidden, _ = model(torch.tensor([tokens]), cache=cache)
     tally.forward_passes += 1
-    return model.head(hidden[0])
+    return model.logits(hidden[0])

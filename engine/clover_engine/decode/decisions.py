@@ -76,5 +76,5 @@ def _read(
     _, hidden = model(None, block[None, None], start.cache)
     tally.forward_passes += 1
     tally.denoising_steps += 1
-    logits = model.head(hidden[0, 0]).float()  # [B, vocab]
+    logits = model.logits(hidden[0, 0]).float()  # [B, vocab]
     return [row[ids].softmax(-1) for row, ids in zip(logits, allowed, strict=True)]

@@ -58,7 +58,7 @@ def _step(model: Clover, start: Start, finished: list[int], block: Block, tally:
     _, hidden = model(clean, block.ids[None, None], start.cache)
     tally.forward_passes += 1
     tally.denoising_steps += 1
-    return model.head(hidden[0, 0])
+    return model.logits(hidden[0, 0])
 
 
 class Block:

@@ -57,7 +57,7 @@ def _pass(
     if width > 1:
         hidden, _ = model(ids[:, :-1], cache=start.cache, update=False)
         keep = real[:, 1:]
-        logits = model.head(hidden[keep]).float()  # [tokens, vocab]
+        logits = model.logits(hidden[keep]).float()  # [tokens, vocab]
         chosen = logits.gather(-1, ids[:, 1:][keep][:, None])[:, 0]
         logp[:, 1:][keep] = chosen - logits.logsumexp(-1)
         tally.forward_passes += 1

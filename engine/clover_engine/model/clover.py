@@ -108,6 +108,7 @@ class Clover(nn.Module):
         """
         history = cache.length if cache is not None else 0
         ids, layout = _join(clean, blocks, starts, history)
+        ids = ids.to(self.device)
         layout.check(self.config.hybrid, history)
         if cache is not None:
             cache.check(ids.shape[0], appends=update and layout.clean > 0)
@@ -141,6 +142,14 @@ class Clover(nn.Module):
             return self.fused.head(hidden)
         logits: Tensor = self.lm_head(hidden)
         return logits
+
+    def logits(self, hidden: Tensor) -> Tensor:
+        """`head`, on the CPU: that is where decoders choose tokens, wherever the model is."""
+        return self.head(hidden).cpu()
+
+    @property
+    def device(self) -> torch.device:
+        return self.model.norm.weight.device
 
     def _embed(self, ids: Tensor, layout: Layout) -> Tensor:
         if not self.config.mask_embedding or not layout.blocks:
