@@ -15,7 +15,7 @@ from collections.abc import Mapping
 
 from clover_engine.api import Infill
 
-SHOWN_CONFIDENCE = 0.3
+SHOWN_CONFIDENCE = 0.4
 """Probability of being exactly right from which a text is shown; the one place that says so."""
 
 MODEL_CURVES: Mapping[str, tuple[float, ...]] = {"clover-nano": (0.384, 1.387, -1.939)}
