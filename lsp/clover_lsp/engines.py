@@ -173,9 +173,7 @@ class _Routed:
     def close(self) -> None:
         """The engines are shared; `Engines.close` ends them."""
 
-    def _call(
-        self, kind: type[Result], request: Request, cancel: CancelToken | None
-    ) -> Result:
+    def _call(self, kind: type[Result], request: Request, cancel: CancelToken | None) -> Result:
         if not self._background:
             with self._turns.interactive():
                 return self._first(kind, request, cancel)
