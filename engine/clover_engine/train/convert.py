@@ -25,10 +25,9 @@ from torch import Tensor
 
 from clover_engine.errors import CheckpointError
 from clover_engine.gguf import GGUFFile, open_gguf
-from clover_engine.model.adapter import BlockAdapter
 from clover_engine.model.clover import Clover
 from clover_engine.model.config import CloverConfig
-from clover_engine.model.deltanet import GatedDeltaNet
+from clover_engine.model.filling import neutral_parameters
 from clover_engine.model.names import is_new
 from clover_engine.model.weights import ShardWriter, checked, fitting
 
@@ -118,8 +117,9 @@ def convert(
         if name == "model.embed_tokens.weight" and config.mask_embedding:
             mean = tensor.to(torch.float64).mean(dim=0)
             writer.add(_MASK, trained.get(_MASK, mean.to(torch.float32)))
-    for name, tensor in _neutral(config):
-        writer.add(name, _fitted(trained.get(name, tensor), tensor, adapter))
+    for name, tensor in neutral_parameters(config).items():
+        if name != _MASK:
+            writer.add(name, _fitted(trained.get(name, tensor.clone()), tensor, adapter))
     base.copy_companions(target)
     writer.finish(config)
 
@@ -141,19 +141,6 @@ def _fitted(tensor: Tensor, like: Tensor, adapter: Path | None) -> Tensor:
     if tensor.shape != like.shape:
         raise CheckpointError(f"{adapter} is for another model; train one for this model")
     return tensor
-
-
-def _neutral(config: CloverConfig) -> Iterator[tuple[str, Tensor]]:
-    """The adapter, and the parameters of block rows in every GDN layer, as new ones are."""
-    if config.adapter_rank:
-        yield from BlockAdapter(config).state_dict(prefix="adapter.").items()
-    if not config.hybrid:
-        return
-    layer = {n: t for n, t in GatedDeltaNet(config).state_dict(prefix=".").items() if is_new(n)}
-    for i, kind in enumerate(config.layer_types):
-        if kind == "linear_attention":
-            for name, tensor in layer.items():
-                yield f"model.layers.{i}.linear_attn{name}", tensor.clone()
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
