@@ -137,6 +137,15 @@ def rate(step: int, p: Preset) -> float:
     return min(1.0, (step + 1) / p.warmup, max(left, 0.0))
 
 
+TOKENIZER_CONFIG = {
+    "tokenizer_class": "PreTrainedTokenizerFast",
+    "pad_token": "<pad>",
+    "eos_token": "<eom>",
+    "mask_token": "<mask>",
+}
+"""What a server needs to know of `tokenizer.json` beside itself."""
+
+
 class _Stream(IterableDataset[tuple[int, Batch]]):
     """Batches from `first` on; loader workers take turns, so the order stays that of the steps."""
 
@@ -252,6 +261,9 @@ class Run:
         save_model(self.model, self.out / "checkpoint", torch.bfloat16)
         (self.out / "checkpoint" / "tokenizer.json").write_bytes(
             (self.data / "tokenizer.json").read_bytes()
+        )
+        (self.out / "checkpoint" / "tokenizer_config.json").write_text(
+            json.dumps(TOKENIZER_CONFIG, indent=1) + "\n", "utf-8"
         )
         state = {
             "model": self.model.state_dict(),
