@@ -5,8 +5,10 @@ accepts the longest prefix that equals the clean rows' argmax, so the output is 
 decoding, token for token; with a temperature, rejection sampling keeps AR's distribution exactly
 (Leviathan et al. 2023, 2211.17192). And a block of masks rides along after them: it is denoised on
 the whole draft's history, and is the next draft whenever that was accepted. So a pass never yields
-less than plain decoding does. A look-up draft (`lookup.py`) goes first where one is found. A block
-makes a pass dearer; it stays away while blocks bring fewer tokens than that is worth (`_Rides`).
+less than plain decoding does. A look-up draft (`lookup.py`) goes first where one is found; it is
+twice as long as the last one if that stood as a whole, as most do where text is copied (`_Length`).
+A block makes a pass dearer; it stays away while blocks bring fewer tokens than that is worth
+(`_Rides`).
 """
 
 from __future__ import annotations
@@ -19,12 +21,16 @@ from torch import Tensor
 from clover_engine.decode.common import Generated, Limits, Sampling, Start, Tally, clean_pass
 from clover_engine.decode.lookup import Lookup
 from clover_engine.model import Clover
+from clover_engine.model.cache import REPLAY_ROWS
 
 WORTH = 1.3
 """Accepted tokens a block must bring: it makes a pass 2.3 times as dear in the model's layers."""
 WORTH_IN_TILE = 0.8
 """The same for a block that fills up a tile of the fast path: 1.5 to 1.7 times as dear. There the
 first block waits for its turn, and drafts stay within a tile: wrong ones are what costs most."""
+LONG_TILES = 4
+"""Tiles that a pass with a long draft fills on the fast path. There a row of 4 tiles costs 0.16 of
+a step, one of 10 tiles 0.15: longer drafts gain less than the one that fails at last loses."""
 SMALLEST = 3
 """Rows of the smallest block that may ride."""
 PROBE = 12
@@ -52,6 +58,30 @@ class _Rides:
             self.without += 1
 
 
+@dataclass(slots=True)
+class _Length:
+    """How long the next look-up draft may be: short after one that failed, else it doubles."""
+
+    short: int
+    long: int
+    now: int
+
+    @classmethod
+    def of(cls, model: Clover, block_size: int) -> _Length:
+        """What pays on this model's path; rejected rows must be within what a cache can undo."""
+        if model.fused is None:
+            short, long = block_size - 1, REPLAY_ROWS - 1
+        elif tile := getattr(model.fused, "tile", 0):
+            short, long = min(block_size, tile) - 1, LONG_TILES * tile - 1
+        else:  # passes of many rows leave that fast path
+            short = long = block_size - 1
+        return cls(short, max(short, long), short)
+
+    def count(self, drafted: int, accepted: int) -> None:
+        """After a pass with a look-up draft."""
+        self.now = self.short if accepted < drafted else min(2 * self.now + 1, self.long)
+
+
 def decode(
     model: Clover,
     start: Start,
@@ -65,8 +95,8 @@ def decode(
     ride: bool = True,
     generator: torch.Generator | None = None,
 ) -> Generated:
-    """Generates until a stop token, a stop string or a limit; drafts of at most block_size - 1,
-    or of what one tile of the fast path holds.
+    """Generates until a stop token, a stop string or a limit. Drafts are of at most block_size - 1
+    tokens, or of what one tile of the fast path holds; look-up drafts grow (`_Length`).
 
     `ride`: whether blocks may be denoised along; without, drafts are looked up only.
     """
@@ -77,18 +107,25 @@ def decode(
     ahead: Tensor | None = None  # distributions [block_size - 1, vocab] after `known`
     tile: int = getattr(model.fused, "tile", 0)
     rides, rode = _Rides(WORTH_IN_TILE, 0.0) if tile else _Rides(WORTH, 2.0), False
-    longest = (min(block_size, tile) if tile else block_size) - 1
+    length = _Length.of(model, block_size)
     while not out.add(known, known_prob, limits):
         if (reason := limits.interrupted()) is not None:
             out.reason = reason
             break
-        room = min(limits.max_tokens - len(out.tokens), longest)
-        draft, drafted = _draft(lookup, ahead, out, room, draft_threshold, sampling, generator)
+        left = limits.max_tokens - len(out.tokens)
+        copied = lookup.draft(out.tokens, min(left, length.now)) if lookup is not None else []
+        if copied:
+            draft, drafted = copied, None
+        else:
+            room = min(left, length.short)
+            draft, drafted = _denoised(ahead, room, draft_threshold, sampling, generator)
         size = _block_rows(1 + len(draft), block_size, tile) if ride and rides.wanted else 0
         verified, ahead = _pass(model, start, [known, *draft], size, sampling, tally)
         accepted, known, known_prob = accept(draft, drafted, verified, sampling, generator)
         rides.count(rode, 0 if drafted is None else accepted)
         rode = ahead is not None
+        if copied:
+            length.count(len(draft), accepted)
         tally.drafted += len(draft)
         tally.accepted += accepted
         start.cache.keep(1 + accepted)
@@ -101,7 +138,9 @@ def decode(
 
 
 def _add_all(out: Generated, tokens: list[int], verified: Tensor, limits: Limits) -> bool:
-    return any(out.add(t, float(verified[i, t]), limits) for i, t in enumerate(tokens))
+    """Commits accepted `tokens`, until generation is over: then True."""
+    probs = verified[torch.arange(len(tokens)), torch.tensor(tokens, dtype=torch.long)].tolist()
+    return any(out.add(token, prob, limits) for token, prob in zip(tokens, probs, strict=True))
 
 
 def _block_rows(before: int, most: int, tile: int) -> int:
@@ -113,21 +152,17 @@ def _block_rows(before: int, most: int, tile: int) -> int:
     return min(most, free if free >= SMALLEST else free + tile)
 
 
-def _draft(
-    lookup: Lookup | None,
+def _denoised(
     ahead: Tensor | None,
-    out: Generated,
     room: int,
     threshold: float,
     sampling: Sampling,
     generator: torch.Generator | None,
 ) -> tuple[list[int], Tensor | None]:
-    """The draft and the distributions [draft, vocab] it was drawn from (None for a look-up).
+    """A draft from the last pass's block and the distributions [draft, vocab] it was drawn from.
 
-    A denoised draft is cut before its first token whose probability is under `threshold`.
+    It is cut before its first token whose probability is under `threshold`.
     """
-    if lookup is not None and (found := lookup.draft(out.tokens, room)):
-        return found, None
     if ahead is None or room <= 0:
         return [], None
     picked = sampling.pick(ahead, generator)
@@ -153,7 +188,7 @@ def _pass(
     hidden, ahead = model(torch.tensor([tokens]), block, start.cache)
     tally.denoising_steps += 1
     rows = torch.cat([hidden[0], ahead[0, 0, 1 - shift :]])
-    probs = sampling.probabilities(model.head(rows))
+    probs = sampling.probabilities(model.logits(rows))
     return probs[: len(tokens)], probs[len(tokens) :]
 
 
@@ -165,13 +200,12 @@ def accept(
     generator: torch.Generator | None,
 ) -> tuple[int, int, float]:
     """How many drafted tokens stand, and the token that follows them with its probability."""
+    if sampling.temperature <= 0:
+        best = verified.argmax(-1).tolist()
+        count = next((i for i, token in enumerate(draft) if best[i] != token), len(draft))
+        return count, best[count], float(verified[count, best[count]])
     for i, token in enumerate(draft):
         p = verified[i]
-        if sampling.temperature <= 0:
-            correct = int(p.argmax())
-            if correct != token:
-                return i, correct, float(p[correct])
-            continue
         q = torch.zeros_like(p).index_fill_(0, torch.tensor(token), 1.0)
         q = q if drafted is None else drafted[i]
         keep = float(p[token]) / max(float(q[token]), 1e-20)
