@@ -3,10 +3,11 @@
     python bench/decisions.py [--steps 1500] [--cases 300] [--json FILE]
 
 Trains a small Clover (minutes on one core) to judge made-up tenancy cases by rules that link the
-questions: whether a notice was in time decides who pays, which decides the refund. Then every
-unseen case is asked through `decide`, jointly and one question at a time. `questions` is the share
-of right answers, `groups` the share of cases with all answers right, `consistent` the share of
-cases whose answers agree with each other by the rules, right or wrong.
+questions: whether a notice was in time decides who pays, which decides the refund. Some facts are
+missing in the material, so that an answer may be open; the answers must fit each other all the
+same. Then every unseen case is asked through `decide`, jointly and one question at a time.
+`questions` is the share of right answers, `groups` the share of cases with all answers right,
+`consistent` the share of cases whose answers agree with each other by the rules, right or wrong.
 """
 
 from __future__ import annotations
@@ -45,11 +46,15 @@ class Case:
     answers: tuple[int, ...]
 
 
-def judged(limit: int, notice: int, deposit: int, damage: int, paid: bool) -> dict[str, str]:
+FACTS = {"Notice": "early late", "Rent": "paid due", "Damage": "large small"}
+MISSING = 0.35
+"""Share of the facts that the material does not tell."""
+
+
+def judged(in_time: bool, paid: bool, large: bool) -> dict[str, str]:
     """The rules: each answer follows from the facts and from answers before it."""
-    in_time = notice <= limit
     payer = "owner" if in_time and paid else "tenant"
-    keeper = "owner" if payer == "tenant" and damage > deposit // 2 else "tenant"
+    keeper = "owner" if payer == "tenant" and large else "tenant"
     refund = "none" if keeper == "owner" else "all" if payer == "owner" else "part"
     return {
         "Notice in time?": "yes" if in_time else "no",
@@ -71,11 +76,14 @@ def consistent(answers: dict[str, str]) -> bool:
 
 
 def make_case(rng: Random, count: int) -> Case:
-    facts = [rng.randint(10, 99) for _ in range(4)]
-    paid = rng.random() < 0.6
-    truth = judged(facts[0], facts[1], facts[2], facts[3], paid)
-    material = "Limit {}. Notice {}. Deposit {}. Damage {}.".format(*facts)
-    material += f" Rent {'paid' if paid else 'due'}."
+    facts = [rng.random() < 0.5 for _ in FACTS]
+    truth = judged(*facts)
+    told = []
+    for fact, (name, words) in zip(facts, FACTS.items(), strict=True):
+        known = words.split()[not fact] if rng.random() >= MISSING else "unknown"
+        told.append(f"{name} {known}.")
+    rng.shuffle(told)
+    material = " ".join(told)
     questions, answers = [], []
     for topic in rng.sample(list(TOPICS), count):
         options = list(TOPICS[topic])
