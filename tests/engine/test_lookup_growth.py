@@ -250,3 +250,23 @@ def test_replaced_tokens_do_not_lead_to_another_of_many_equal_lines(
         drafted = lookup.draft(text[:end], len(text))
         if text[end - 1] != 99:
             assert drafted == original[end:]
+
+
+@given(st.lists(st.integers(0, 4), max_size=40), st.integers(0, 10_000), st.integers(0, 40))
+@settings(max_examples=80, deadline=None)
+def test_greedy_acceptance_ends_at_the_first_difference(
+    noise: list[int], seed: int, right: int
+) -> None:
+    """Wherever the difference is, the first place of a long draft and the last one included."""
+    verified = torch.rand(len(noise) + 1, 5, generator=torch.Generator().manual_seed(seed)).softmax(
+        -1
+    )
+    best = [max(range(5), key=lambda t: float(row[t])) for row in verified]
+    draft = [*best[:right], *noise[right:]][: len(noise)]
+    count = 0
+    for i, token in enumerate(draft):
+        if token != best[i]:
+            break
+        count += 1
+    found = speculative.accept(draft, None, verified, Sampling(), None)
+    assert found == (count, best[count], float(verified[count, best[count]]))
