@@ -45,7 +45,7 @@ def holes(mode: Mode) -> list[InfillRequest]:
 def test_a_served_hole_is_filled_as_an_embedded_one(
     served: SGLangEngine, embedded: LocalEngine, mode: Mode
 ) -> None:
-    """Denoising is left out: which of two equally sure places goes first is a matter of rounding."""
+    """Denoising is left out: which of two equally sure places comes first is rounding."""
     asked = holes(mode)
     here = [embedded.infill(request).choices[0].text for request in asked]
     there = [served.infill(request).choices[0].text for request in asked]
