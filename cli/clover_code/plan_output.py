@@ -148,8 +148,8 @@ def recommendation(found: Plan) -> str:
         others = f"; with {needed} such cards all experts fit" if needed else ""
         budget = int(found.expert_share * found.weights["experts"])
         return (
-            "→ one user at a time, in this process: load_model(DIR, device=..., "
-            f"expert_budget_bytes={budget}){others}"
+            '→ one user at a time, from Python: clover_engine.load(DIR, device="cuda", '
+            f'dtype="bfloat16", expert_budget_bytes={budget}){others}'
         )
     tp = f" --tp {found.gpus}" if found.gpus > 1 else ""
     quantised = found.precision is not None and found.precision.quantised and not model.quantised
