@@ -14,11 +14,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Literal, NoReturn
+from typing import Any, NoReturn
 
 from clover_engine.errors import CheckpointError, RequestError
 from clover_engine.generation import Message
-from clover_engine.thinking import CLOSE, OPEN
+from clover_engine.thinking import CLOSE, OPEN, Opening
 from clover_engine.tokenizer import Tokenizer
 
 _SHIELDS = range(0xF0000, 0xF0100)
@@ -30,7 +30,7 @@ class Conversation:
     """Token ids that end where the assistant's turn begins, and how that turn begins."""
 
     tokens: list[int]
-    opening: Literal["start", "thinking", "answer"]
+    opening: Opening
     """For `ThinkingSplit`."""
 
 
@@ -152,7 +152,7 @@ def _refuse(message: str) -> NoReturn:
     raise TemplateError(message)
 
 
-def _opening(text: str, thinking: bool) -> Literal["start", "thinking", "answer"]:
+def _opening(text: str, thinking: bool) -> Opening:
     if text.rstrip().endswith(OPEN):
         return "thinking"
     return "start" if thinking else "answer"

@@ -31,12 +31,13 @@ from clover_engine.api import (
     ScoreResult,
 )
 from clover_engine.chat import ChatTemplate, Conversation, stop_tokens
-from clover_engine.decode import autoregressive, decisions, diffusion, speculative
+from clover_engine.decode import decisions, modes
 from clover_engine.decode.common import Generated, Limits, Sampling, Start, Tally
 from clover_engine.decode.lookup import Lookup
 from clover_engine.embedded import EmbeddedEngine
 from clover_engine.errors import CheckpointError, EngineUnavailable, RequestCancelled, RequestError
 from clover_engine.generation import (
+    LETTERS,
     Decision,
     DecisionRequest,
     DecisionResult,
@@ -44,19 +45,17 @@ from clover_engine.generation import (
     GenerateResult,
     Message,
     OnPiece,
-    Piece,
     Question,
+    numbered,
 )
 from clover_engine.model import Clover, load_model
 from clover_engine.model.accelerate import accelerate
 from clover_engine.prefill import PrefixCache
-from clover_engine.thinking import ThinkingSplit
+from clover_engine.streaming import Stream
 from clover_engine.tokenizer import Tokenizer
 from clover_engine.validation import check_decision, check_generate
 
 Result = TypeVar("Result")
-MAX_BLOCK = 32
-LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 
 class InProcessEngine:
@@ -123,8 +122,8 @@ class InProcessEngine:
             out = self._decode(request, start, limits, tally, conversation.tokens)
             text.end()
             stats = tally.stats(len(conversation.tokens) - cached, cached, time.monotonic() - began)
-            reason: FinishReason = "stop" if text.found_stop else out.reason
-            return GenerateResult(text.answered, text.split.thinking, reason, stats)
+            reason: FinishReason = "stop" if text.stream.has_stopped else out.reason
+            return GenerateResult(text.stream.answer, text.stream.thinking, reason, stats)
 
         return self._in_turn(work, cancel, GenerateResult("", "", "deadline"))
 
@@ -231,22 +230,13 @@ class InProcessEngine:
         tally: Tally,
         context: list[int],
     ) -> Generated:
-        config = self.model.config
-        size = min(request.block_size or config.block_size, MAX_BLOCK)
         sampling = Sampling(request.temperature, request.top_p, self._banned)
         generator = torch.Generator().manual_seed(request.seed)
-        args = (self.model, start, limits, sampling)
-        if request.mode == "ar":
-            return autoregressive.decode(*args, tally, generator)
-        if request.mode == "speculative":
-            lookup = Lookup([], context, [])
-            return speculative.decode(
-                *args, tally, block_size=size, lookup=lookup, generator=generator
-            )
-        threshold = config.threshold if request.threshold is None else request.threshold
-        return diffusion.decode(
-            *args, tally, block_size=size, threshold=threshold, generator=generator
-        )
+        return modes.decode(
+            self.model, start, limits, tally, generator, mode=request.mode, clean=sampling,
+            block=sampling, lookup=lambda: Lookup([], context, []),
+            block_size=request.block_size, threshold=request.threshold,
+        )  # fmt: skip
 
     @cached_property
     def _letters(self) -> list[int]:
@@ -291,17 +281,13 @@ def _device(name: str) -> str:
 
 def decision_text(material: str, questions: tuple[Question, ...]) -> str:
     """What a model reads to decide: the material, then numbered questions with lettered options."""
-    parts = [material.rstrip("\n"), ""]
-    for number, question in enumerate(questions, 1):
-        parts.append(f"{number}. {question.text}")
-        parts += [f"{LETTERS[i]}. {option}" for i, option in enumerate(question.options)]
-        parts.append("")
+    parts = numbered(material, questions)
     parts.append("Answer every question with the letter of the right option, in order.")
     return "\n".join(parts)
 
 
 class _Text:
-    """Tokens becoming text: whole characters only, cut at stop strings, thinking split off."""
+    """Tokens becoming a stream of text: whole characters only."""
 
     def __init__(
         self,
@@ -311,40 +297,14 @@ class _Text:
         on_piece: OnPiece | None,
     ) -> None:
         self._tok = tok
-        self._stops = stops
-        self._hold = max((len(s) for s in stops), default=1) - 1
-        self._tell: Callable[[Piece], None] = on_piece or (lambda piece: None)
         self._bytes = codecs.getincrementaldecoder("utf-8")("replace")
-        self._pending = ""  # of the answer: may be the beginning of a stop string
-        self.split = ThinkingSplit(conversation.opening)
-        self.answered = ""
-        self.found_stop = False
+        self.stream = Stream(conversation.opening, stops, on_piece)
 
     def add(self, token: int) -> None:
-        self._feed(self._bytes.decode(self._tok.piece(token)))
+        self.stream.feed(self._bytes.decode(self._tok.piece(token)))
 
     def stopped(self, tokens: list[int]) -> bool:
-        return self.found_stop
+        return self.stream.has_stopped
 
     def end(self) -> None:
-        self._feed(self._bytes.decode(b"", final=True), last=True)
-
-    def _feed(self, text: str, last: bool = False) -> None:
-        for piece in self.split.feed(text, last=last):
-            if piece.kind == "answer":
-                self._pending += piece.text
-            else:
-                self._tell(piece)
-        self._release(last)
-
-    def _release(self, last: bool) -> None:
-        """Hands on what no stop string can begin in; a stop string ends the answer."""
-        if self.found_stop:
-            return
-        cuts = [self._pending.index(s) for s in self._stops if s in self._pending]
-        self.found_stop = bool(cuts)
-        sure = min(cuts) if cuts else len(self._pending) - (0 if last else self._hold)
-        if sure > 0:
-            self.answered += self._pending[:sure]
-            self._tell(Piece(self._pending[:sure], "answer"))
-            self._pending = self._pending[sure:]
+        self.stream.feed(self._bytes.decode(b"", final=True), last=True)

@@ -22,7 +22,7 @@ from clover_engine.api import (
     ScoreResult,
 )
 from clover_engine.candidates import candidate_at, prepare
-from clover_engine.decode import autoregressive, cloze, diffusion, scoring, speculative
+from clover_engine.decode import cloze, modes, scoring
 from clover_engine.decode.common import Generated, Limits, Sampling, Start, Tally
 from clover_engine.decode.healing import Healed, Pieces, heal
 from clover_engine.decode.lookup import Lookup
@@ -126,27 +126,14 @@ class EmbeddedEngine:
         context: list[int],
         healed: Healed,
     ) -> Generated:
-        config = self.model.config
-        size = min(request.block_size or config.block_size, 32)
-        args = (self.model, start, call.limits)
-        has_mask = config.mask_embedding or config.mask_token_id is not None
-        if request.mode == "ar" or not has_mask:  # a base checkpoint as it is has none
-            return autoregressive.decode(*args, clean, call.tally, generator)
-        # A converted model's masked rows are trained to draft only, or not at all.
-        if request.mode == "speculative" or config.block_shift or self.plain:
-            lookup = self._lookup(
+        return modes.decode(
+            self.model, start, call.limits, call.tally, generator, mode=request.mode, clean=clean,
+            block=Sampling(request.temperature, request.top_p, self.ban_block),
+            lookup=lambda: self._lookup(
                 request, [*context, *healed.tokens], self.tok.decode(healed.tokens)
-            )
-            trained = not self.plain or config.block_shift > 0
-            return speculative.decode(
-                *args, clean, call.tally, block_size=size, lookup=lookup, ride=trained,
-                generator=generator,
-            )  # fmt: skip
-        block = Sampling(request.temperature, request.top_p, self.ban_block)
-        threshold = config.threshold if request.threshold is None else request.threshold
-        return diffusion.decode(
-            *args, block, call.tally, block_size=size, threshold=threshold, generator=generator
-        )
+            ),
+            block_size=request.block_size, threshold=request.threshold, trained=not self.plain,
+        )  # fmt: skip
 
     def _lookup(self, request: InfillRequest, context: list[int], begun: str) -> Lookup:
         """Where drafts come from, once the text has `begun` like this."""

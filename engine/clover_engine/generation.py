@@ -8,7 +8,7 @@ each other) or one by one. Torch-free, like `api`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, Protocol, runtime_checkable
 
@@ -17,6 +17,8 @@ from clover_engine.api import CancelToken, DecodeStats, FinishReason, Mode
 Role = Literal["system", "user", "assistant", "tool"]
 PieceKind = Literal["thinking", "answer"]
 MAX_QUESTIONS = 8
+LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+"""They name options."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +96,16 @@ class DecisionResult:
 
     decisions: tuple[Decision, ...]
     stats: DecodeStats = field(default_factory=DecodeStats)
+
+
+def numbered(material: str, questions: Sequence[Question]) -> list[str]:
+    """Lines of what a model reads to decide: the material, numbered questions, lettered options."""
+    lines = [material.rstrip("\n"), ""]
+    for number, question in enumerate(questions, 1):
+        lines.append(f"{number}. {question.text}")
+        lines += [f"{LETTERS[i]}. {option}" for i, option in enumerate(question.options)]
+        lines.append("")
+    return lines
 
 
 OnPiece = Callable[[Piece], None]

@@ -10,6 +10,8 @@ from typing import Literal
 
 from clover_engine.generation import Piece, PieceKind
 
+Opening = Literal["start", "thinking", "answer"]
+"""How the assistant's turn begins: see `ThinkingSplit`."""
 OPEN, CLOSE = "<think>", "</think>"
 _BLANK = " \t\r\n"
 
@@ -18,7 +20,7 @@ class ThinkingSplit:
     """Feed it text; it gives pieces. Joined by kind, they are the texts without marks, without
     blank lines before either text and after the thinking."""
 
-    def __init__(self, state: Literal["start", "thinking", "answer"] = "start") -> None:
+    def __init__(self, state: Opening = "start") -> None:
         """`state`: "thinking" where the prompt ends with an opening mark, "answer" where thinking
         is off, "start" where the model may open with a mark itself."""
         self._state = state

@@ -148,6 +148,16 @@ def test_speculative_is_autoregressive(
     assert results[0].finish_reason == results[1].finish_reason
 
 
+@pytest.mark.parametrize("mode", ["speculative", "threshold"])
+def test_a_base_model_without_a_mask_converses_token_by_token(folder: Path, mode: str) -> None:
+    tok = Tokenizer.load(folder)
+    base = make_model(tok.vocab_size, seed=4)
+    base.config = base.config.with_(mask_token_id=None)
+    model = LoadedModel(InProcessEngine(base, tok, folder))
+    plain = model.generate("what", max_new_tokens=20, mode="ar")
+    assert model.generate("what", max_new_tokens=20, mode=mode).text == plain.text
+
+
 def test_the_next_turn_reuses_the_conversation(folder: Path) -> None:
     with clover_engine.load(folder) as model:
         first = model.generate("what is it? " * 20, max_new_tokens=4)

@@ -9,18 +9,18 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Any
 
 from clover_engine.api import CancelToken, DecodeStats, FinishReason
 from clover_engine.clients.address import Address
 from clover_engine.clients.faults import event_error, malformed
 from clover_engine.clients.http import DeadlineReached, HttpTransport
 from clover_engine.errors import EngineUnavailable, RequestCancelled
-from clover_engine.generation import GenerateRequest, GenerateResult, OnPiece, Piece, PieceKind
-from clover_engine.thinking import ThinkingSplit
+from clover_engine.generation import GenerateRequest, GenerateResult, OnPiece
+from clover_engine.streaming import Stream
+from clover_engine.thinking import Opening
 
 PATH = "/v1/chat/completions"
-Opening = Literal["start", "thinking", "answer"]
 
 
 def converse(
@@ -60,27 +60,23 @@ def converse(
 
 
 class Reply:
-    """The answer so far. Pieces go out when they are certain not to belong to a stop string."""
+    """The answer so far."""
 
     def __init__(
         self, address: Address, stops: tuple[str, ...], opening: Opening, on_piece: OnPiece | None
     ) -> None:
         self._address = address
-        self._stops = stops
-        self._hold = max((len(stop) for stop in stops), default=1) - 1
-        self._tell: OnPiece = on_piece or (lambda piece: None)
-        self._split = ThinkingSplit(opening)
-        self._pending = ""
+        self._stream = Stream(opening, stops, on_piece)
         self._finish = ""
         self._usage: Mapping[str, Any] = {}
-        self.thinking = ""
-        self.answer = ""
-        self.has_stopped = False
-        """A stop string came; nothing after it counts."""
 
     @property
     def is_empty(self) -> bool:
-        return not (self.thinking or self.answer or self._pending)
+        return self._stream.is_empty
+
+    @property
+    def has_stopped(self) -> bool:
+        return self._stream.has_stopped
 
     def take(self, event: Mapping[str, Any]) -> None:
         """Raises EngineUnavailable for an error, or for anything but a chat's chunk."""
@@ -99,11 +95,7 @@ class Reply:
 
     def end(self) -> None:
         """Gives out what was held back."""
-        if self.has_stopped:
-            return
-        self._pieces(self._split.feed("", last=True))
-        self._out("answer", self._pending)
-        self._pending = ""
+        self._stream.feed("", last=True)
 
     def result(self, reason: FinishReason | None, seconds: float) -> GenerateResult:
         """`reason`: why the client stopped listening, if it did."""
@@ -118,7 +110,7 @@ class Reply:
             tokens=self._count("completion_tokens"),
             seconds=seconds,
         )
-        return GenerateResult(self.answer, self.thinking, reason, stats)
+        return GenerateResult(self._stream.answer, self._stream.thinking, reason, stats)
 
     def _choice(self, choice: Mapping[str, Any]) -> None:
         delta = choice.get("delta") or {}
@@ -128,43 +120,14 @@ class Reply:
         text = delta.get("content") or ""
         if not isinstance(thought, str) or not isinstance(text, str):
             raise self._malformed()
-        self._out("thinking", thought)
-        if text and not self.has_stopped:
-            self._pieces(self._split.feed(text))
+        self._stream.thought(thought)
+        self._stream.feed(text)
         if isinstance(finish := choice.get("finish_reason"), str):
             self._finish = finish
             if finish == "abort":
                 raise EngineUnavailable(
                     f"{self._address.url} aborted the request; ask again or see its log"
                 )
-
-    def _pieces(self, pieces: list[Piece]) -> None:
-        for piece in pieces:
-            if piece.kind == "thinking":
-                self._out("thinking", piece.text)
-            elif not self.has_stopped:
-                self._answer(piece.text)
-
-    def _answer(self, text: str) -> None:
-        self._pending += text
-        ends = [at for stop in self._stops if (at := self._pending.find(stop)) >= 0]
-        if ends:
-            self._out("answer", self._pending[: min(ends)])
-            self._pending, self.has_stopped = "", True
-            return
-        sure = len(self._pending) - self._hold
-        if sure > 0:
-            self._out("answer", self._pending[:sure])
-            self._pending = self._pending[sure:]
-
-    def _out(self, kind: PieceKind, text: str) -> None:
-        if not text:
-            return
-        if kind == "thinking":
-            self.thinking += text
-        else:
-            self.answer += text
-        self._tell(Piece(text, kind))
 
     def _count(self, name: str) -> int:
         value = self._usage.get(name)

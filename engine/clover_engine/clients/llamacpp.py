@@ -40,7 +40,7 @@ from clover_engine.clients.fim import Hole
 from clover_engine.clients.http import DeadlineReached, Limits
 from clover_engine.clients.llamacpp_answer import Answer
 from clover_engine.clients.llamacpp_server import Left, LlamaServer, take
-from clover_engine.clients.questions import LETTERS, certain, joint_prompt, read_answers
+from clover_engine.clients.questions import certain, joint_prompt, read_answers
 from clover_engine.errors import (
     EngineError,
     EngineUnavailable,
@@ -48,6 +48,7 @@ from clover_engine.errors import (
     Unsupported,
 )
 from clover_engine.generation import (
+    LETTERS,
     Decision,
     DecisionRequest,
     DecisionResult,

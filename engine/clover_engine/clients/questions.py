@@ -13,20 +13,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from clover_engine.errors import Unsupported
-from clover_engine.generation import Decision, Question
+from clover_engine.generation import LETTERS, Decision, Question, numbered
 
-LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 _LINE = re.compile(r"^\W*(\d+)\s*[.:)\]=-]+\s*\W*([A-Za-z])\b", re.MULTILINE)
 _ONE = re.compile(r"\b([A-Z])\b")
 
 
 def joint_prompt(material: str, questions: Sequence[Question]) -> str:
     """The message that asks everything at once."""
-    parts = [material.rstrip("\n"), ""]
-    for number, question in enumerate(questions, 1):
-        parts.append(f"{number}. {question.text}")
-        parts += [f"{LETTERS[i]}. {option}" for i, option in enumerate(question.options)]
-        parts.append("")
+    parts = numbered(material, questions)
     example = "\n".join(f"{number}: letter" for number in range(1, len(questions) + 1))
     parts.append(
         "Answer every question with the letter of the right option, one line a question, in this "

@@ -9,7 +9,7 @@ from typing import Any
 from clover_engine.api import DecodeStats, InfillRequest
 from clover_engine.clients import questions
 from clover_engine.clients.call import Call, valid
-from clover_engine.clients.dialogue import PATH, Opening, converse
+from clover_engine.clients.dialogue import PATH, converse
 from clover_engine.clients.faults import Refused, malformed
 from clover_engine.clients.http import HttpTransport
 from clover_engine.clients.sglang_facts import Facts, count_tokens, opening
@@ -24,6 +24,7 @@ from clover_engine.generation import (
     OnPiece,
     Question,
 )
+from clover_engine.thinking import Opening
 
 _ANSWER_TOKENS = 8
 """For one line of a joint decision."""
