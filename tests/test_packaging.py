@@ -25,7 +25,7 @@ MAX_LINES = 420
 
 ENGINE_CLIENT = {"clover_engine.api", "clover_engine.errors", "clover_engine.gate"}
 CLIENTS = ("address", "llamacpp", "sglang")
-ENGINES = {"clover_engine.local", *(f"clover_engine.clients.{n}" for n in CLIENTS)}
+ENGINES = {"clover_engine.worker.local", *(f"clover_engine.clients.{n}" for n in CLIENTS)}
 ALLOWED = {
     "clover_engine": {"clover_engine"},
     "clover_patcher": {"clover_patcher", *ENGINE_CLIENT},
@@ -65,7 +65,7 @@ def test_only_one_module_uses_gitpython() -> None:
         for path in modules(package)
         if {name.partition(".")[0] for name in imports(package, path)} & {"git", "gitdb"}
     }
-    assert users == {"patcher/clover_patcher/git.py"}
+    assert users == {"patcher/clover_patcher/repository/git.py"}
 
 
 def test_files_stay_short() -> None:

@@ -24,9 +24,9 @@ from clover_code.doctor_servers import look_at_servers
 from clover_code.engine_option import ENGINES, add_engine_arguments, settings_for
 from clover_code.errors import UserError
 from clover_engine.api import Health, InfillRequest
-from clover_engine.candidates import candidate_at
+from clover_engine.checkpoint.known import candidate_at
 from clover_engine.errors import EngineError
-from clover_engine.local import LocalEngine, checkpoint_path, install_command
+from clover_engine.worker.local import LocalEngine, checkpoint_path, install_command
 
 SUPPORTED_PYTHONS = ((3, 11), (3, 13))
 BASE_PACKAGES = ("gitpython", "pygls", "tree-sitter", "tree-sitter-python", "watchfiles")
@@ -115,8 +115,8 @@ def run(args: argparse.Namespace) -> int:
 def run_plan(args: argparse.Namespace) -> int:
     """Prints what fits where; nothing is started or loaded."""
     from clover_code.plan_output import print_overview, print_plan
-    from clover_engine.plan import find_model, parse_memory, plan
-    from clover_engine.sizes import Precision
+    from clover_engine.capacity.plan import find_model, parse_memory, plan
+    from clover_engine.capacity.sizes import Precision
 
     model = find_model(args.model)
     precision = None if args.bits is None else Precision(args.bits)

@@ -11,8 +11,8 @@ from clover_engine.api import InfillRequest
 from clover_engine.errors import EngineError
 
 if TYPE_CHECKING:
-    from clover_lsp.servers import Server
-    from clover_lsp.settings import Settings
+    from clover_lsp.engines.servers import Server
+    from clover_lsp.settings.settings import Settings
 
 ANSWER_S = 30.0
 
@@ -22,7 +22,7 @@ def look_at_servers(
 ) -> Iterator[tuple[str, str, str]]:
     """For every server that has an address: its name, what it said, and what mends it (empty
     where it answers)."""
-    from clover_lsp.servers import SERVERS, configured
+    from clover_lsp.engines.servers import SERVERS, configured
 
     for name in SERVERS:
         server = configured(name, settings, environ)
@@ -32,7 +32,7 @@ def look_at_servers(
 
 
 def _look_at(server: Server) -> tuple[str, str]:
-    from clover_lsp.servers import served_engine, where_to_set
+    from clover_lsp.engines.servers import served_engine, where_to_set
 
     fix = f"start the server, or set {where_to_set(server.name)} to where it listens"
     try:

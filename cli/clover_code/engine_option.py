@@ -14,7 +14,7 @@ from clover_code.errors import UserError
 
 if TYPE_CHECKING:
     from clover_engine.api import Engine
-    from clover_lsp.settings import Settings
+    from clover_lsp.settings.settings import Settings
 
 SERVERS = ("sglang", "llamacpp")
 ENGINES = ("auto", "embedded", *SERVERS, "none")
@@ -59,7 +59,7 @@ def chosen_settings(args: argparse.Namespace) -> dict[str, Any]:
 
 
 def _require_address(chosen: dict[str, Any]) -> None:
-    from clover_lsp.settings_read import read_settings
+    from clover_lsp.settings.read import read_settings
 
     _, complaints = read_settings(chosen)
     if complaints:
@@ -68,8 +68,8 @@ def _require_address(chosen: dict[str, Any]) -> None:
 
 def settings_for(args: argparse.Namespace) -> Settings:
     """The same as `Settings`. Raises UserError where a server was named and has no address."""
-    from clover_lsp.servers import configured
-    from clover_lsp.settings_read import read_settings
+    from clover_lsp.engines.servers import configured
+    from clover_lsp.settings.read import read_settings
 
     settings, _ = read_settings(chosen_settings(args))
     name = settings.engine
@@ -84,7 +84,7 @@ def settings_for(args: argparse.Namespace) -> Settings:
 @contextmanager
 def opened(args: argparse.Namespace) -> Iterator[Engine | None]:
     """The engine that the arguments choose, or None; closed at the end. Nothing starts yet."""
-    from clover_lsp.engines import choose_engines
+    from clover_lsp.engines.choice import choose_engines
 
     engines = choose_engines(settings_for(args))
     embedded_only = len(engines.providers) == 1 and not engines.providers[0].is_served

@@ -197,8 +197,8 @@ def _places(texts: list[str]) -> tuple[Diagnostic, ...]:
     """Places of `--only` as the patcher wants them."""
     if not texts:
         return ()
-    from clover_patcher.git import Repository
-    from clover_patcher.scope import resolve_only
+    from clover_patcher.repository.git import Repository
+    from clover_patcher.repository.scope import resolve_only
 
     root = Repository.open(Path.cwd()).root
     return tuple(resolve_only(root, Path.cwd(), text) for text in texts)

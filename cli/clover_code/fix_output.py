@@ -76,7 +76,7 @@ def prediction(result: FixResult, instance_id: str) -> dict[str, str]:
 
     Raises `UnicodeDecodeError` for a patch that is not UTF-8, which the format cannot hold.
     """
-    from clover_patcher.message import tool
+    from clover_patcher.deliver.message import tool
 
     name = tool().replace(" ", "-")
     model = result.engine.detail if result.engine.calls else ""

@@ -55,7 +55,7 @@ def _log(run: dict[str, Any]) -> dict[str, Any]:
 
 
 def _run(exit_code: int, *, successful: bool) -> dict[str, Any]:
-    from clover_patcher.message import tool
+    from clover_patcher.deliver.message import tool
 
     name, _, version = tool().partition(" ")
     driver = {"name": name, "rules": _RULES} | ({"version": version} if version else {})

@@ -98,12 +98,12 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _tidy() -> None:
     """Settles what a killed run left behind in the repository around the current folder."""
-    from clover_patcher.leftovers import leftovers
+    from clover_patcher.repository.leftovers import leftovers
 
     with contextlib.suppress(OSError):
         here = Path.cwd()
         if leftovers(here):
-            from clover_patcher.recovery import tidy
+            from clover_patcher.deliver.recovery import tidy
 
             for line in tidy(here):
                 print(f"clover-code: note: {line}", file=sys.stderr)

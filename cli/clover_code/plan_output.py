@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from clover_engine.plan import (
+from clover_engine.capacity.plan import (
     CARDS,
     CONTEXTS,
     GB,
@@ -18,7 +18,7 @@ from clover_engine.plan import (
     fetch_seconds,
     plan,
 )
-from clover_engine.sizes import Precision, active_parameters, parts
+from clover_engine.capacity.sizes import Precision, active_parameters, parts
 
 BITS: tuple[Precision, ...] = (Precision(16), Precision(8), Precision(4))
 

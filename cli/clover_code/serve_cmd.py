@@ -47,7 +47,7 @@ exit codes:
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Adds the subcommand `serve`."""
-    from clover_engine.local import checkpoint_path
+    from clover_engine.worker.local import checkpoint_path
 
     parser = subparsers.add_parser(
         "serve",

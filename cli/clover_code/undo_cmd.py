@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from clover_code import fix_output as output
 
 if TYPE_CHECKING:
-    from clover_patcher.undo import Fix, Undone
+    from clover_patcher.deliver.undo import Fix, Undone
 
 EPILOG = """exit codes:
   0  undone (with --dry-run: it would be), or listed
@@ -57,8 +57,8 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _run(args: argparse.Namespace) -> int:
-    from clover_patcher.git import Repository
-    from clover_patcher.undo import history, undo
+    from clover_patcher.deliver.undo import history, undo
+    from clover_patcher.repository.git import Repository
 
     repository = Repository.open(Path.cwd())
     if args.list:

@@ -139,7 +139,7 @@ def load(
 
 
 def _in_process(folder: Path, threads: int, options: dict[str, Any]) -> FullEngine:
-    from clover_engine.local import install_command, missing_packages
+    from clover_engine.worker.local import install_command, missing_packages
 
     if not (folder / "config.json").is_file():
         raise CheckpointError(
@@ -148,7 +148,7 @@ def _in_process(folder: Path, threads: int, options: dict[str, Any]) -> FullEngi
         )
     if missing := missing_packages():
         raise CheckpointError(f"{', '.join(missing)} not installed; run {install_command()}")
-    from clover_engine.conversation import InProcessEngine
+    from clover_engine.inprocess.conversation import InProcessEngine
 
     return InProcessEngine.load(folder, threads, **options)
 

@@ -23,22 +23,22 @@ from lsprotocol import types
 from pygls.capabilities import ServerCapabilitiesBuilder
 from pygls.lsp.server import LanguageServer
 
-from clover_lsp.capabilities import Capabilities
-from clover_lsp.completer import Completer
+from clover_lsp.completion.completer import Completer
+from clover_lsp.completion.metrics import Metrics
+from clover_lsp.completion.offers import Offers
+from clover_lsp.connection.capabilities import Capabilities
+from clover_lsp.connection.processes import is_alive
+from clover_lsp.connection.protocol import CloverProtocol, make_converter
+from clover_lsp.connection.scheduler import Tickets, Workers
 from clover_lsp.context.types import ContextRoom, Place
-from clover_lsp.documents import Documents, Snapshot, uri_path
-from clover_lsp.engines import Engines, choose_engines
-from clover_lsp.metrics import Metrics
-from clover_lsp.notebooks import Notebooks
-from clover_lsp.offers import Offers
-from clover_lsp.processes import is_alive
-from clover_lsp.protocol import CloverProtocol, make_converter
-from clover_lsp.scheduler import Tickets, Workers
-from clover_lsp.settings import SECTION, Settings
-from clover_lsp.settings_read import read_settings
+from clover_lsp.documents.documents import Documents, Snapshot, uri_path
+from clover_lsp.documents.notebooks import Notebooks
+from clover_lsp.documents.text import Encoding
+from clover_lsp.documents.workspace import Workspace
+from clover_lsp.engines.choice import Engines, choose_engines
+from clover_lsp.settings.read import read_settings
+from clover_lsp.settings.settings import SECTION, Settings
 from clover_lsp.status import Kind, Report, Status
-from clover_lsp.text import Encoding
-from clover_lsp.workspace import Workspace
 
 log = logging.getLogger(__name__)
 F = TypeVar("F", bound=Callable[..., Any])

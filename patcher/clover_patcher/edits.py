@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from difflib import SequenceMatcher
 from pathlib import Path, PurePosixPath
 
-from .errors import TreeChanged, UsageError
-from .types import Edit
+from clover_patcher.errors import TreeChanged, UsageError
+from clover_patcher.types import Edit
 
 _CONTEXT = 3
 _NO_NEWLINE = b"\n\\ No newline at end of file\n"

@@ -18,33 +18,45 @@ from typing import Any
 
 from clover_engine.api import CancelToken, Engine
 from clover_engine.errors import EngineError
-
-from .candidates import CandidateSource
-from .checks import Check
-from .choice import Passing, ranked, verdict
-from .commit import require_committable
-from .deliver import deliver
-from .edits import FileChange, changes, write_changes
-from .errors import BaselineError, BudgetExceeded, Cancelled, PatcherError, TreeChanged, no_room
-from .evidence import implied_check
-from .explain import describe_failures, explain
-from .git import Repository
-from .journal import Journal
-from .message import Story
-from .metered import MeteredEngine
-from .progress import Clock, Progress, Quiet
-from .recovery import settle
-from .reproduce import reproduce
-from .request import FixRequest, FixResult, FixStatus
-from .runlog import RunLog, run_key
-from .runners import AnyRunner, cautions, confirmed, start_runner
-from .scope import matching, named_files, resolve_paths, select_files, writable
-from .stopping import LinkedToken, stopped_by
-from .suspects import NothingSuspicious, suspects
-from .tracebacks import located, read_traceback
-from .types import EngineUse, Location, Outcome
-from .validate import Feed, Pool
-from .workspace import Workspace
+from clover_patcher.check.baseline import reproduce
+from clover_patcher.check.command import Check
+from clover_patcher.check.runners import AnyRunner, cautions, confirmed, start_runner
+from clover_patcher.deliver.commit import require_committable
+from clover_patcher.deliver.deliver import deliver
+from clover_patcher.deliver.journal import Journal
+from clover_patcher.deliver.message import Story
+from clover_patcher.deliver.recovery import settle
+from clover_patcher.edits import FileChange, changes, write_changes
+from clover_patcher.errors import (
+    BaselineError,
+    BudgetExceeded,
+    Cancelled,
+    PatcherError,
+    TreeChanged,
+    no_room,
+)
+from clover_patcher.locate.implied import implied_check
+from clover_patcher.locate.suspects import NothingSuspicious, suspects
+from clover_patcher.locate.tracebacks import located, read_traceback
+from clover_patcher.progress import Clock, Progress, Quiet
+from clover_patcher.propose.metered import MeteredEngine
+from clover_patcher.propose.source import CandidateSource
+from clover_patcher.report.explain import describe_failures, explain
+from clover_patcher.report.runlog import RunLog, run_key
+from clover_patcher.repository.git import Repository
+from clover_patcher.repository.scope import (
+    matching,
+    named_files,
+    resolve_paths,
+    select_files,
+    writable,
+)
+from clover_patcher.repository.workspace import Workspace
+from clover_patcher.request import FixRequest, FixResult, FixStatus
+from clover_patcher.stopping import LinkedToken, stopped_by
+from clover_patcher.types import EngineUse, Location, Outcome
+from clover_patcher.validate.choice import Passing, ranked, verdict
+from clover_patcher.validate.trials import Feed, Pool
 
 __all__ = ["FixRequest", "FixResult", "FixStatus", "fix"]
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from .edits import FileChange, unified_diff
-from .explain import Explanation
-from .types import Diagnostic, EngineUse
+from clover_patcher.edits import FileChange, unified_diff
+from clover_patcher.report.explain import Explanation
+from clover_patcher.types import Diagnostic, EngineUse
 
 FixStatus = Literal[
     "fixed", "none_found", "not_reproducible", "tree_changed", "budget", "cancelled"

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from clover_engine.local import DEFAULT_CHECKPOINT
+from clover_engine.worker.local import DEFAULT_CHECKPOINT
 
 Command = Callable[..., Any]
 

@@ -59,7 +59,14 @@ def test_no_client_is_no_error() -> None:
 
 def test_starting_stays_light() -> None:
     """What features need later is imported later; an editor waits for the start."""
-    heavy = ("torch", "git", "sqlite3", "watchfiles", "clover_patcher.pool", "clover_patcher.fix")
+    heavy = (
+        "torch",
+        "git",
+        "sqlite3",
+        "watchfiles",
+        "clover_patcher.propose.pool",
+        "clover_patcher.fix",
+    )
     code = (
         "import sys; from clover_lsp.server import CloverServer; CloverServer(); "
         f"print([m for m in {heavy!r} if m in sys.modules])"

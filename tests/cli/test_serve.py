@@ -22,12 +22,12 @@ import pytest
 import yaml
 
 from clover_code.main import build_parser
+from clover_engine.capacity.plan import GB
 from clover_engine.errors import CheckpointError, EngineUnavailable, RequestError
-from clover_engine.local import DEFAULT_CHECKPOINT
-from clover_engine.plan import GB
 from clover_engine.serving import launch
 from clover_engine.serving.launch import Options, check_memory, prepare, write_settings
 from clover_engine.serving.supervisor import Events, Limits, Supervisor
+from clover_engine.worker.local import DEFAULT_CHECKPOINT
 
 STAND_IN = Path(__file__).parent / "stand_in" / "launch_server.py"
 CARDS = {"none": "", "h200": "143771\n", "two": "143771\n143771\n", "small": "1024\n"}
@@ -359,7 +359,7 @@ def test_stock_models(machine: Machine, tmp_path: Path) -> None:
 
 
 def test_memory_is_checked_before_anything_starts(tmp_path: Path) -> None:
-    from clover_engine.plan import GEOMETRIES
+    from clover_engine.capacity.plan import GEOMETRIES
 
     data = GEOMETRIES["clover-35b-a3b"][0] | {"architectures": ["CloverForBlockDiffusion"]}
     big = tmp_path / "big"

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from clover_patcher.deliver import Delivered, deliver
+from clover_patcher.deliver.deliver import Delivered, deliver
+from clover_patcher.deliver.message import Story
 from clover_patcher.edits import FileChange
-from clover_patcher.git import Repository
-from clover_patcher.message import Story
+from clover_patcher.repository.git import Repository
 
 STORY = Story(("t.py::test_a",), "pytest", "It failed", "a.py:1", "It changed", "It passes", "")
 Command = Callable[..., Any]
@@ -100,8 +100,8 @@ def test_every_command_settles_what_a_killed_one_left(
     command: Command, root: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     with monkeypatch.context() as patch:
-        patch.setattr("clover_patcher.journal.Journal.move", move_but_never_finish)
-        patch.setattr("clover_patcher.apply._take_back", lambda *_: None)
+        patch.setattr("clover_patcher.deliver.journal.Journal.move", move_but_never_finish)
+        patch.setattr("clover_patcher.deliver.apply._take_back", lambda *_: None)
         with pytest.raises(KeyboardInterrupt):
             fix(root)
     assert list((root / ".git/clover/pending").iterdir())

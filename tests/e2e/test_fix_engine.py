@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from clover_engine.local import DEFAULT_CHECKPOINT
+from clover_engine.worker.local import DEFAULT_CHECKPOINT
 
 COMMAND = [sys.executable, "-m", "clover_code.main", "fix", "--check", "python -m pytest -q"]
 FILES = {
@@ -26,7 +26,8 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A checkpoint with the shipped tokenizer and random weights."""
     import torch
 
-    from clover_engine.model import Clover, CloverConfig, save_model
+    from clover_engine.checkpoint.weights import save_model
+    from clover_engine.model import Clover, CloverConfig
 
     torch.manual_seed(0)
     tokenizer = DEFAULT_CHECKPOINT / "tokenizer.json"

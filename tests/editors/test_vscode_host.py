@@ -17,8 +17,8 @@ from typing import Any
 import pytest
 from tests.editors.code_server import HostServer, missing
 
-from clover_lsp import settings_docs
 from clover_lsp.server import CloverServer
+from clover_lsp.settings import docs as settings_docs
 
 pytestmark = pytest.mark.skipif(bool(missing()), reason=missing() or "-")
 

@@ -9,7 +9,8 @@ import torch
 from tokenizers import Tokenizer as Backend
 from tokenizers import decoders, models, pre_tokenizers, trainers
 
-from clover_engine.model import Clover, CloverConfig, save_model
+from clover_engine.checkpoint.weights import save_model
+from clover_engine.model import Clover, CloverConfig
 
 SPECIALS = ["<|endoftext|>", "<|im_start|>", "<|im_end|>", "<think>", "</think>", "<mask>"]
 TEMPLATE = """\

@@ -9,7 +9,7 @@ import gguf
 import numpy as np
 import numpy.typing as npt
 
-from clover_engine.tokenizer import byte_characters
+from clover_engine.text.tokenizer import byte_characters
 
 SPECIALS = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
 WORDS = ["de", "def", "Ġre", "re", "Ġret", "urn", "ur", "Ġreturn", "ĠĠ", "ĊĠ", "ĊĠĠ", "ĠĠĠ", "ĊĠĠĠ"]

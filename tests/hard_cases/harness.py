@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from clover_engine.api import Engine
-from clover_engine.testing import FakeEngine
+from clover_engine.testing.fakes import FakeEngine
 from clover_patcher.fix import FixRequest, FixResult, fix
 
 CHECK = "python check.py"

@@ -12,7 +12,7 @@ from pathlib import Path
 import git.cmd
 import pytest
 
-from clover_patcher.git import Repository
+from clover_patcher.repository.git import Repository
 
 from .cases import case
 from .harness import BROKEN, FIXED, PROGRAM, TESTS, Canary, Hooked, Repairs, git_state, tree

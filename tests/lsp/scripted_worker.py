@@ -20,8 +20,8 @@ from typing import Any
 
 from clover_engine.api import CancelToken, InfillRequest, InfillResult
 from clover_engine.errors import EngineUnavailable
-from clover_engine.testing import FakeEngine
-from clover_engine.worker import Worker, _take_over_streams
+from clover_engine.testing.fakes import FakeEngine
+from clover_engine.worker.serve import Worker, _take_over_streams
 
 
 class Log:

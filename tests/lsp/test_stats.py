@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from clover_lsp.offers import Offer, Offers
+from clover_lsp.completion.offers import Offer, Offers
 from clover_lsp.stats import Event, Recorder, percentile, read_events, report, summarise
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from clover_patcher.deliver import Delivered, deliver
+from clover_patcher.deliver.deliver import Delivered, deliver
+from clover_patcher.deliver.message import Story
 from clover_patcher.edits import FileChange
-from clover_patcher.git import Repository
-from clover_patcher.message import Story
+from clover_patcher.repository.git import Repository
 
 BEFORE, AFTER = "def double(x):\n    return x + 3\n", "def double(x):\n    return x * 2\n"
 FILES = {"pkg/prog.py": BEFORE, "other.py": "a = 1\n", "staged.py": "b = 1\n"}

@@ -16,7 +16,7 @@ from clover_engine.errors import CheckpointError
 from clover_patcher import fix as fix_module
 from clover_patcher.errors import UsageError
 from clover_patcher.fix import FixRequest, FixResult, fix
-from clover_patcher.git import Repository
+from clover_patcher.repository.git import Repository
 from clover_patcher.types import Candidate, Edit, Location
 
 PROGRAM = "def double(x):\n    return x + 3\n\n\ndef half(x):\n    return x / 2\n"

@@ -20,11 +20,11 @@ from tests.serving.models import TOKENS, Weights, add_tokenizer
 from tests.serving.prompts import random_ids
 
 from clover_engine.api import Mode
+from clover_engine.checkpoint.weights import load_model, save_model
 from clover_engine.decode import autoregressive, diffusion, speculative
 from clover_engine.decode.common import Limits, Sampling, Start, Tally
-from clover_engine.model import Cache, Clover, CloverConfig, load_model
+from clover_engine.model import Cache, Clover, CloverConfig
 from clover_engine.model.cache import KVLayer
-from clover_engine.model.weights import save_model
 
 EOM = 2
 MASK = 1

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import torch
 
-from clover_engine.model import Cache, load_model
+from clover_engine.checkpoint.weights import load_model
+from clover_engine.model import Cache
 
 TIE = 1e-3
 """Where the best two logits are closer than this, rounding may decide: errors are about 1e-5."""

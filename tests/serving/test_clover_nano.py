@@ -11,7 +11,7 @@ from tests.serving.clover import serve
 import clover_engine.api
 from clover_engine.api import InfillRequest, Mode
 from clover_engine.clients.sglang import SGLangEngine
-from clover_engine.local import DEFAULT_CHECKPOINT, LocalEngine
+from clover_engine.worker.local import DEFAULT_CHECKPOINT, LocalEngine
 
 
 @pytest.fixture(scope="module")

@@ -17,8 +17,8 @@ from clover_engine.clients.faults import event_error, malformed
 from clover_engine.clients.http import DeadlineReached, HttpTransport
 from clover_engine.errors import EngineUnavailable, RequestCancelled
 from clover_engine.generation import GenerateRequest, GenerateResult, OnPiece
-from clover_engine.streaming import Stream
-from clover_engine.thinking import Opening
+from clover_engine.text.streaming import Stream
+from clover_engine.text.thinking import Opening
 
 PATH = "/v1/chat/completions"
 

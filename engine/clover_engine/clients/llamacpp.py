@@ -41,12 +41,7 @@ from clover_engine.clients.http import DeadlineReached, Limits
 from clover_engine.clients.llamacpp_answer import Answer
 from clover_engine.clients.llamacpp_server import Left, LlamaServer, take
 from clover_engine.clients.questions import certain, joint_prompt, read_answers
-from clover_engine.errors import (
-    EngineError,
-    EngineUnavailable,
-    RequestCancelled,
-    Unsupported,
-)
+from clover_engine.errors import EngineError, EngineUnavailable, RequestCancelled, Unsupported
 from clover_engine.generation import (
     LETTERS,
     Decision,

@@ -14,7 +14,7 @@ from clover_engine.clients.faults import Refused, malformed
 from clover_engine.clients.fim import TEMPLATES, FimTemplate, template_for, template_named
 from clover_engine.clients.http import HttpTransport
 from clover_engine.errors import EngineUnavailable, RequestError
-from clover_engine.thinking import OPEN, Opening
+from clover_engine.text.thinking import OPEN, Opening
 
 DEFAULT_CONTEXT = 4096
 """Tokens, for a server that does not say."""

@@ -24,7 +24,7 @@ from clover_engine.generation import (
     OnPiece,
     Question,
 )
-from clover_engine.thinking import Opening
+from clover_engine.text.thinking import Opening
 
 _ANSWER_TOKENS = 8
 """For one line of a joint decision."""

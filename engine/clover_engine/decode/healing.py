@@ -16,7 +16,7 @@ import torch
 
 from clover_engine.decode.common import Limits, Sampling, Start, Tally, clean_pass
 from clover_engine.model import Clover
-from clover_engine.tokenizer import Tokenizer
+from clover_engine.text.tokenizer import Tokenizer
 
 
 class Pieces:

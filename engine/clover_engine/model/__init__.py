@@ -1,4 +1,4 @@
-"""The Clover model: clean rows, block rows, caches and checkpoints (docs/architecture.md).
+"""The Clover model: clean rows, block rows and caches (docs/architecture.md).
 
 Names are imported on first use: whoever only reads `model.config` does not load torch.
 """
@@ -13,19 +13,15 @@ if TYPE_CHECKING:
     from clover_engine.model.clover import Clover as Clover
     from clover_engine.model.config import CloverConfig as CloverConfig
     from clover_engine.model.rows import Layout as Layout
-    from clover_engine.model.weights import load_model as load_model
-    from clover_engine.model.weights import save_model as save_model
 
 _HOMES = {
     "Cache": "cache",
     "Clover": "clover",
     "CloverConfig": "config",
     "Layout": "rows",
-    "load_model": "weights",
-    "save_model": "weights",
 }
 
-__all__ = ["Cache", "Clover", "CloverConfig", "Layout", "load_model", "save_model"]
+__all__ = ["Cache", "Clover", "CloverConfig", "Layout"]
 
 
 def __getattr__(name: str) -> Any:

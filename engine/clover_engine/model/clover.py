@@ -17,8 +17,8 @@ from clover_engine.model.moe import SparseMoE
 from clover_engine.model.rows import Layout
 
 if TYPE_CHECKING:
-    from clover_engine.model.fused import Fused
-    from clover_engine.model.packed import PackedStep
+    from clover_engine.cpu.fused import Fused
+    from clover_engine.cpu.packed import PackedStep
 
 
 class Layer(nn.Module):

@@ -65,7 +65,7 @@ class Quantization:
         except (ValueError, TypeError, AttributeError, OSError) as error:
             raise CheckpointError(
                 f"{directory / 'config.json'}: quantization cannot be read ({error}); "
-                "use a checkpoint made by clover_engine.train.quantize"
+                "use a checkpoint made by clover_engine.checkpoint.quantize"
             ) from error
 
     def to_json(self) -> dict[str, Any]:

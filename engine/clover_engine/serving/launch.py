@@ -20,8 +20,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from clover_engine.capacity.plan import GB, Plan, find_model, plan, sglang_working_bytes
 from clover_engine.errors import CheckpointError, EngineUnavailable, RequestError
-from clover_engine.plan import GB, Plan, find_model, plan, sglang_working_bytes
 from clover_engine.serving.pinned import VERSION
 
 ALGORITHMS = {

@@ -14,8 +14,8 @@ from sglang.srt.layers.logits_processor import LogitsProcessor, LogitsProcessorO
 from sglang.srt.models import qwen3_5, qwen3_5_text
 from torch import Tensor, nn
 
+from clover_engine.checkpoint.names import is_new
 from clover_engine.errors import CheckpointError
-from clover_engine.model.names import is_new
 from clover_engine.serving.hf_config import CloverServingConfig
 from clover_engine.serving.layers import LAYERS, CloverGatedDeltaNet
 from clover_engine.serving.rows import active

@@ -1,8 +1,8 @@
 """Trains the adapter of a converted base model to draft: `python -m clover_engine.train.adapter`.
 
-    python -m clover_engine.train.convert model.gguf DIR --adapter-rank 8
+    python -m clover_engine.checkpoint.convert model.gguf DIR --adapter-rank 8
     python -m clover_engine.train.adapter --checkpoint DIR --data DOCS --out RUN --steps 500
-    python -m clover_engine.train.convert model.gguf NEW --adapter RUN/adapter.safetensors
+    python -m clover_engine.checkpoint.convert model.gguf NEW --adapter RUN/adapter.safetensors
 
 The base is frozen; what learns is the low-rank adapter of masked rows and their embedding. Blocks
 of masks stand all along a text. Their targets are the distributions of the model's own clean rows,
@@ -30,9 +30,10 @@ import torch.nn.functional as F
 from safetensors.torch import save_file
 from torch import Tensor
 
+from clover_engine.checkpoint.weights import load_model
 from clover_engine.errors import CheckpointError
-from clover_engine.model import Cache, Clover, load_model
-from clover_engine.tokenizer import Tokenizer
+from clover_engine.model import Cache, Clover
+from clover_engine.text.tokenizer import Tokenizer
 
 FILE = "adapter.safetensors"
 

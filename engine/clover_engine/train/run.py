@@ -24,8 +24,9 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, IterableDataset
 
-from clover_engine.model import Clover, CloverConfig, save_model
-from clover_engine.tokenizer import Tokenizer
+from clover_engine.checkpoint.weights import save_model
+from clover_engine.model import Clover, CloverConfig
+from clover_engine.text.tokenizer import Tokenizer
 from clover_engine.train.objective import Losses, add_noise, losses
 from clover_engine.train.samples import Batch, Documents, Mix, Sampler, batches
 

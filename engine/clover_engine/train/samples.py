@@ -24,7 +24,7 @@ from random import Random
 import numpy as np
 import numpy.typing as npt
 
-from clover_engine.tokenizer import Tokenizer
+from clover_engine.text.tokenizer import Tokenizer
 from clover_engine.train.mutate import mutate
 
 _WORD = re.compile(r"[A-Za-z_]\w*")

@@ -21,7 +21,7 @@ import numpy as np
 from tokenizers import Regex, decoders, models, pre_tokenizers, trainers
 from tokenizers import Tokenizer as Backend
 
-from clover_engine.tokenizer import SPECIAL_TOKENS, Tokenizer
+from clover_engine.text.tokenizer import SPECIAL_TOKENS, Tokenizer
 
 VOCAB_SIZE = 4096
 MAX_PACKED_BYTES = 60 * 1024 * 1024

@@ -10,9 +10,8 @@ from lsprotocol import types
 from lsprotocol.converters import get_converter
 from pygls.exceptions import JsonRpcInvalidParams
 
-from clover_lsp.documents import Documents, Snapshot
-
-from .errors import ActionRefused
+from clover_lsp.actions.errors import ActionRefused
+from clover_lsp.documents.documents import Documents, Snapshot
 
 _CONVERTER = get_converter()
 

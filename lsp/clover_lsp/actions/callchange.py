@@ -7,11 +7,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from clover_lsp.actions.calls import Call, call_around, call_at, texts
+from clover_lsp.actions.diff import Hunk
+from clover_lsp.actions.tokens import Token, is_name
 from clover_lsp.context.types import Edit
-
-from .calls import Call, call_around, call_at, texts
-from .diff import Hunk
-from .tokens import Token, is_name
 
 Argument = tuple[str, ...]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from .tokens import Token, is_name
+from clover_lsp.actions.tokens import Token, is_name
 
 _OPEN, _CLOSE = "([{", ")]}"
 _FAR = 400

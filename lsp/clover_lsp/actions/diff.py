@@ -11,9 +11,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 
+from clover_lsp.actions.tokens import Token, tokenize
 from clover_lsp.context.types import Edit
-
-from .tokens import Token, tokenize
 
 _MAX_TOKENS = 600
 """Longer changed blocks are taken as a whole: comparing them would take too long."""

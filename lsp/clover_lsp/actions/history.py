@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from clover_lsp.context.types import Edit
-from clover_lsp.documents import Snapshot
+from clover_lsp.documents.documents import Snapshot
 
 GROUP_LINES = 8
 GROUP_S = 1.0

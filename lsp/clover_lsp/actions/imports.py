@@ -6,10 +6,9 @@ import re
 import sys
 from collections.abc import Iterator
 
+from clover_lsp.actions.names import Names
+from clover_lsp.actions.scopes import Occurrence
 from clover_lsp.context.types import Edit
-
-from .names import Names
-from .scopes import Occurrence
 
 _FROM = {
     "abc": "ABC abstractmethod",

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from clover_lsp.context.types import Edit
-from clover_lsp.text import Lines
+from clover_lsp.documents.text import Lines
 
 TIMEOUT_S = 5.0
 PYFLAKES = ("--isolated", "--select", "F,E9")

@@ -15,8 +15,8 @@ from functools import cached_property
 import tree_sitter_python
 from tree_sitter import Language, Node, Parser, Tree
 
-from .scope_walk import Walk
-from .scopes import Occurrence, Role, Scope, Symbol, resolve
+from clover_lsp.actions.scope_walk import Walk
+from clover_lsp.actions.scopes import Occurrence, Role, Scope, Symbol, resolve
 
 _LANGUAGE = Language(tree_sitter_python.language())
 BUILTINS = frozenset(dir(builtins)) | {"__file__", "__name__", "__doc__", "__path__", "__spec__"}

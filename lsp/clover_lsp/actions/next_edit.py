@@ -12,15 +12,15 @@ import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
-from .diff import changed_lines, line_span
-from .proposals import Change, Moment, Proposal
-from .rename import renames
-from .repeat import repeats
-from .signature import signatures
-from .typos import sure_name_fixes
+from clover_lsp.actions.diff import changed_lines, line_span
+from clover_lsp.actions.proposals import Change, Moment, Proposal
+from clover_lsp.actions.rename import renames
+from clover_lsp.actions.repeat import repeats
+from clover_lsp.actions.signature import signatures
+from clover_lsp.actions.typos import sure_name_fixes
 
 SHOWN = 0.7
-"""Confidence from which an edit is proposed; `bench/edit.py` measures what that gives."""
+"""Confidence from which an edit is proposed; `bench/editor/edit.py` measures what that gives."""
 _NEAR = 12
 """Lines around the cursor whose diagnostics count."""
 

@@ -9,7 +9,7 @@ from weakref import WeakKeyDictionary
 from lsprotocol import types
 
 from clover_lsp.context.types import Problem
-from clover_lsp.documents import Snapshot
+from clover_lsp.documents.documents import Snapshot
 from clover_lsp.server import CloverServer
 
 _SEVERITIES: dict[types.DiagnosticSeverity, Literal["error", "warning", "information", "hint"]] = {

@@ -7,11 +7,10 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Literal
 
+from clover_lsp.actions.diff import Hunk, Moved
+from clover_lsp.actions.names import Names
+from clover_lsp.actions.tokens import Token, tokenize
 from clover_lsp.context.types import Problem
-
-from .diff import Hunk, Moved
-from .names import Names
-from .tokens import Token, tokenize
 
 NextEditKind = Literal["rename", "repeat", "signature", "diagnostic"]
 
@@ -25,7 +24,7 @@ class Proposal:
     new: str
     kind: NextEditKind
     confidence: float
-    """0..1: the share of such proposals that were right, see `bench/edit.py`."""
+    """0..1: the share of such proposals that were right, see `bench/editor/edit.py`."""
     reason: str
     """In words, for people: "rename total to amount"."""
 

@@ -21,16 +21,15 @@ from itertools import islice
 
 from clover_engine.api import CancelToken, Engine, ScoreRequest
 from clover_engine.errors import EngineError
+from clover_lsp.actions.diff import apply_edits, minimal_edits
+from clover_lsp.actions.imports import missing_imports
+from clover_lsp.actions.linter import PYFLAKES, Finding, is_better, lint
+from clover_lsp.actions.names import Names
+from clover_lsp.actions.scopes import Occurrence
+from clover_lsp.actions.tokens import tokenize
+from clover_lsp.actions.typos import is_undefined_name, misspelt, undefined_at
 from clover_lsp.context.types import Edit, Problem
-from clover_lsp.text import Lines
-
-from .diff import apply_edits, minimal_edits
-from .imports import missing_imports
-from .linter import PYFLAKES, Finding, is_better, lint
-from .names import Names
-from .scopes import Occurrence
-from .tokens import tokenize
-from .typos import is_undefined_name, misspelt, undefined_at
+from clover_lsp.documents.text import Lines
 
 MOST = 3
 """Fixes shown for one diagnostic."""
@@ -164,7 +163,7 @@ class _Search:
 
     def _names(self, names: Names, place: Occurrence) -> Iterator[Fix]:
         """An import, names that look alike, an attribute of the class; no guess of the model's:
-        of those, none was right in `bench/quick_fixes.py`."""
+        of those, none was right in `bench/editor/quick_fixes.py`."""
         close = misspelt(names, place)
         for statement, edit in islice(missing_imports(names, self.text, place), 1):
             yield Fix(f"Add `{statement}`", (edit,), is_sure=not close)
@@ -208,7 +207,7 @@ class _Search:
         data = self.text.encode("utf-8", "surrogatepass")
         # Imported late: the server must start fast.
         from clover_patcher.edits import apply_edits as apply_bytes
-        from clover_patcher.pool import CandidatePool
+        from clover_patcher.propose.pool import CandidatePool
         from clover_patcher.types import Location
 
         location = Location("it.py", self.question.problem.line + 1, 1.0)

@@ -10,11 +10,11 @@ import keyword
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
-from .diff import Hunk
-from .names import BUILTINS, Names
-from .proposals import Change, Moment, Proposal
-from .scopes import Occurrence, Symbol, resolve
-from .tokens import is_name
+from clover_lsp.actions.diff import Hunk
+from clover_lsp.actions.names import BUILTINS, Names
+from clover_lsp.actions.proposals import Change, Moment, Proposal
+from clover_lsp.actions.scopes import Occurrence, Symbol, resolve
+from clover_lsp.actions.tokens import is_name
 
 _COMMON = frozenset(
     name for kind in (str, bytes, list, dict, set, tuple, int, float) for name in dir(kind)

@@ -12,13 +12,13 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from .callchange import CallChange, argument_edit, calls_of, changed_call
-from .calls import Call
-from .diff import Hunk
-from .names import BUILTINS
-from .proposals import Change, Moment, Proposal
-from .scopes import resolve
-from .tokens import Token, is_name, tokenize
+from clover_lsp.actions.callchange import CallChange, argument_edit, calls_of, changed_call
+from clover_lsp.actions.calls import Call
+from clover_lsp.actions.diff import Hunk
+from clover_lsp.actions.names import BUILTINS
+from clover_lsp.actions.proposals import Change, Moment, Proposal
+from clover_lsp.actions.scopes import resolve
+from clover_lsp.actions.tokens import Token, is_name, tokenize
 
 _CONTEXT = 4
 """Tokens compared on each side."""

@@ -6,9 +6,8 @@ from dataclasses import dataclass, replace
 
 from clover_engine.api import CancelToken, Engine, Infill, InfillRequest, Snippet
 from clover_engine.errors import EngineError
-from clover_lsp.text import main_line_end, to_lf
-
-from .quickfix import parses
+from clover_lsp.actions.quickfix import parses
+from clover_lsp.documents.text import main_line_end, to_lf
 
 MOST = 3
 _TEMPERATURE = 0.7

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Literal
 
 from tree_sitter import Node
 
-from .scopes import Scope
+from clover_lsp.actions.scopes import Scope
 
 if TYPE_CHECKING:
-    from .names import Names
+    from clover_lsp.actions.names import Names
 
 _COMPREHENSIONS = frozenset((
     "list_comprehension", "set_comprehension", "dictionary_comprehension", "generator_expression",

@@ -14,19 +14,18 @@ from lsprotocol import types
 from clover_engine.api import CancelToken, Engine, Snippet
 from clover_engine.errors import EngineError
 from clover_engine.gate import SHOWN_CONFIDENCE
+from clover_lsp.actions.arguments import Target
+from clover_lsp.actions.buffers import DocumentEdit, document_edits
+from clover_lsp.actions.errors import ActionRefused
+from clover_lsp.actions.problems import problem_of
+from clover_lsp.actions.progress import WorkDone, work_done
+from clover_lsp.actions.quickfix import Fix, Question, quick_fixes
+from clover_lsp.actions.rewrite import Alternative, rewrite
+from clover_lsp.actions.validated import Job, plan, run
+from clover_lsp.actions.workspace_edit import apply, workspace_edit
 from clover_lsp.context.types import Context
-from clover_lsp.documents import Snapshot
+from clover_lsp.documents.documents import Snapshot
 from clover_lsp.server import CloverServer
-
-from .arguments import Target
-from .buffers import DocumentEdit, document_edits
-from .errors import ActionRefused
-from .problems import problem_of
-from .progress import WorkDone, work_done
-from .quickfix import Fix, Question, quick_fixes
-from .rewrite import Alternative, rewrite
-from .validated import Job, plan, run
-from .workspace_edit import apply, workspace_edit
 
 T = TypeVar("T")
 

@@ -10,14 +10,14 @@ from dataclasses import dataclass
 
 from tree_sitter import Node
 
-from .callchange import insertion, is_method, removal
-from .calls import Call, call_at, texts
-from .names import Names
-from .proposals import Change, Moment, Proposal
-from .rename import is_common
-from .repeat import call_changes
-from .scopes import Scope, resolve
-from .tokens import is_name
+from clover_lsp.actions.callchange import insertion, is_method, removal
+from clover_lsp.actions.calls import Call, call_at, texts
+from clover_lsp.actions.names import Names
+from clover_lsp.actions.proposals import Change, Moment, Proposal
+from clover_lsp.actions.rename import is_common
+from clover_lsp.actions.repeat import call_changes
+from clover_lsp.actions.scopes import Scope, resolve
+from clover_lsp.actions.tokens import is_name
 
 _PLAIN = frozenset(("identifier", "typed_parameter"))
 _DEFAULTED = frozenset(("default_parameter", "typed_default_parameter"))

@@ -6,11 +6,10 @@ import difflib
 import re
 from collections.abc import Iterator
 
+from clover_lsp.actions.names import BUILTINS, Names
+from clover_lsp.actions.proposals import Moment, Proposal
+from clover_lsp.actions.scopes import Occurrence, Scope
 from clover_lsp.context.types import Problem
-
-from .names import BUILTINS, Names
-from .proposals import Moment, Proposal
-from .scopes import Occurrence, Scope
 
 UNDEFINED = re.compile(
     r"[Uu]ndefined name|is not defined|[Uu]ndefined[ -]variable|[Uu]nresolved reference"

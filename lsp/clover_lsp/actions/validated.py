@@ -13,12 +13,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from clover_engine.api import CancelToken, Engine
-from clover_lsp.documents import Documents, Snapshot
+from clover_lsp.actions.buffers import overlay, relative_path
+from clover_lsp.actions.errors import ActionRefused
+from clover_lsp.actions.progress import WorkDone
+from clover_lsp.documents.documents import Documents, Snapshot
 from clover_patcher.errors import PatcherError
-
-from .buffers import overlay, relative_path
-from .errors import ActionRefused
-from .progress import WorkDone
 
 if TYPE_CHECKING:  # the server must start fast
     from clover_patcher.fix import FixResult
@@ -69,7 +68,7 @@ def plan(
     looked for in the document's folder of the workspace, then at the top. `diagnostics` of the
     document are (line from 1, message, code, source). Raises `ActionRefused`.
     """
-    from clover_patcher.git import Repository
+    from clover_patcher.repository.git import Repository
     from clover_patcher.types import Diagnostic
 
     folder = _folder(folders, snapshot)

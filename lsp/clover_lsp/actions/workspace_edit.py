@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING
 
 from lsprotocol import types
 
-from clover_lsp.capabilities import Capabilities
-from clover_lsp.documents import Documents
-
-from .buffers import DocumentEdit
-from .errors import ActionRefused
+from clover_lsp.actions.buffers import DocumentEdit
+from clover_lsp.actions.errors import ActionRefused
+from clover_lsp.connection.capabilities import Capabilities
+from clover_lsp.documents.documents import Documents
 
 if TYPE_CHECKING:
     from clover_lsp.server import CloverServer

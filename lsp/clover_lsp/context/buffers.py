@@ -6,9 +6,9 @@ import threading
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-from .paths import lf
-from .secrets import redact
-from .symbols import Symbols, identifiers
+from clover_lsp.context.paths import lf
+from clover_lsp.context.secrets import redact
+from clover_lsp.context.symbols import Symbols, identifiers
 
 WINDOW_LINES = 30
 MAX_WINDOWS = 80

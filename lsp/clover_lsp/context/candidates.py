@@ -7,18 +7,18 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from .buffers import Buffer
-from .diff import Hunk
-from .edits import Group
-from .focus import Focus, from_module
-from .known import Known, Sited
-from .languages import comment_mark, language_of
-from .paths import lf
-from .secrets import redact
-from .sources import distance, read
-from .store import Reader
-from .symbols import identifiers, word_hash
-from .types import Problem, ScoredSnippet
+from clover_lsp.context.buffers import Buffer
+from clover_lsp.context.diff import Hunk
+from clover_lsp.context.edits import Group
+from clover_lsp.context.focus import Focus, from_module
+from clover_lsp.context.known import Known, Sited
+from clover_lsp.context.languages import comment_mark, language_of
+from clover_lsp.context.paths import lf
+from clover_lsp.context.secrets import redact
+from clover_lsp.context.sources import distance, read
+from clover_lsp.context.store import Reader
+from clover_lsp.context.symbols import identifiers, word_hash
+from clover_lsp.context.types import Problem, ScoredSnippet
 
 MAX_SAME_NAME = 10
 """A name with more definitions than this says nothing, unless an import says which is meant."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 
-from .lookup import token_count
-from .types import Lookup
+from clover_lsp.context.lookup import token_count
+from clover_lsp.context.types import Lookup
 
 NAMES = (
     "constant",
@@ -41,7 +41,7 @@ def features(lookup: Lookup) -> tuple[float, ...]:
 def confidence(lookup: Lookup) -> float:
     """0..1: the share of such look-ups whose first line is exactly what stands there.
 
-    A logistic model of `features`. `WEIGHTS` were fitted by ``python -m bench.lookup --fit`` on
+    A logistic model of `features`. `WEIGHTS` were fitted by ``python -m bench.suggest.lookup --fit`` on
     eight held-out packages, half of the holes whole lines and half within a line; the same command
     without ``--fit`` prints how well it holds on others.
     """

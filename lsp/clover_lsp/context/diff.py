@@ -7,9 +7,9 @@ import logging
 from dataclasses import dataclass
 from pathlib import Path
 
-from .ignore import IgnoreRules
-from .paths import lf
-from .secrets import redact
+from clover_lsp.context.ignore import IgnoreRules
+from clover_lsp.context.paths import lf
+from clover_lsp.context.secrets import redact
 
 LOG = logging.getLogger(__name__)
 
@@ -37,7 +37,7 @@ def changed(root: Path, rules: IgnoreRules) -> list[Hunk]:
     Empty where there is no repository, no commit, or no git.
     """
     from clover_patcher.errors import UsageError
-    from clover_patcher.git import Repository
+    from clover_patcher.repository.git import Repository
 
     try:
         repository = Repository.open(root)

@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from .types import Edit
+from clover_lsp.context.types import Edit
 
 GROUP_LINES = 8
 GROUP_S = 1.0

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
-from .symbols import Import, Symbols, identifiers
+from clover_lsp.context.symbols import Import, Symbols, identifiers
 
 ABOVE_LINES = 30
 BELOW_LINES = 12

@@ -10,23 +10,22 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from clover_engine.api import CancelToken
-
-from . import candidates as find
-from .buffers import Buffer, Buffers
-from .diff import Hunk
-from .edits import EditLog, Group
-from .focus import Focus
-from .index import Index
-from .known import Known
-from .lookup import Query, Source, own_sources, search
-from .paths import lf, same_notebook, to_path
-from .rank import Rejected, choose
-from .redaction import Redacted
-from .roots import Roots
-from .sources import candidates, read_sources
-from .store import Reader
-from .symbols import word_hash
-from .types import Context, Lookup, Place, Problem, ScoredSnippet
+from clover_lsp.context import candidates as find
+from clover_lsp.context.buffers import Buffer, Buffers
+from clover_lsp.context.diff import Hunk
+from clover_lsp.context.edits import EditLog, Group
+from clover_lsp.context.focus import Focus
+from clover_lsp.context.index import Index
+from clover_lsp.context.known import Known
+from clover_lsp.context.lookup import Query, Source, own_sources, search
+from clover_lsp.context.paths import lf, same_notebook, to_path
+from clover_lsp.context.rank import Rejected, choose
+from clover_lsp.context.redaction import Redacted
+from clover_lsp.context.roots import Roots
+from clover_lsp.context.sources import candidates, read_sources
+from clover_lsp.context.store import Reader
+from clover_lsp.context.symbols import word_hash
+from clover_lsp.context.types import Context, Lookup, Place, Problem, ScoredSnippet
 
 LOG = logging.getLogger(__name__)
 

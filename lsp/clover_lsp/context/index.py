@@ -10,12 +10,12 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from .client import IndexProcess, Message
-from .ignore import IgnoreRules
-from .store import Reader, remove, store_path
-from .symbols import Definition, Import, Symbols
-from .types import IndexStatus
-from .watch import Watch
+from clover_lsp.context.client import IndexProcess, Message
+from clover_lsp.context.ignore import IgnoreRules
+from clover_lsp.context.store import Reader, remove, store_path
+from clover_lsp.context.symbols import Definition, Import, Symbols
+from clover_lsp.context.types import IndexStatus
+from clover_lsp.context.watch import Watch
 
 LOG = logging.getLogger(__name__)
 

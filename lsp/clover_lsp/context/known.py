@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from .buffers import Buffer
-from .languages import language_of
-from .store import Reader
-from .symbols import Definition
+from clover_lsp.context.buffers import Buffer
+from clover_lsp.context.languages import language_of
+from clover_lsp.context.store import Reader
+from clover_lsp.context.symbols import Definition
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
-from .types import Lookup
+from clover_lsp.context.types import Lookup
 
 MAX_ABOVE = 12
 MAX_BELOW = 4

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from .types import ScoredSnippet
+from clover_lsp.context.types import ScoredSnippet
 
 CHARS_PER_TOKEN = 3.0
 """Source code in the model's tokens; a low figure, so that the budget holds."""

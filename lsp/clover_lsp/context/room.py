@@ -18,17 +18,16 @@ from functools import partial
 from pathlib import Path
 
 from clover_engine.api import CancelToken
-
-from .buffers import Buffer, Buffers
-from .diff import Hunk, changed
-from .edits import EditLog
-from .gather import Explained, Gatherer, Memory
-from .index import Index
-from .languages import language_of
-from .paths import to_path
-from .roots import Roots
-from .symbols import MAX_BYTES
-from .types import Context, Edit, IndexStatus, Place, Problem
+from clover_lsp.context.buffers import Buffer, Buffers
+from clover_lsp.context.diff import Hunk, changed
+from clover_lsp.context.edits import EditLog
+from clover_lsp.context.gather import Explained, Gatherer, Memory
+from clover_lsp.context.index import Index
+from clover_lsp.context.languages import language_of
+from clover_lsp.context.paths import to_path
+from clover_lsp.context.roots import Roots
+from clover_lsp.context.symbols import MAX_BYTES
+from clover_lsp.context.types import Context, Edit, IndexStatus, Place, Problem
 
 LOG = logging.getLogger(__name__)
 

@@ -6,10 +6,10 @@ import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from .ignore import IgnoreRules, secret_file, unfit_file
-from .index import Index
-from .paths import relative, to_path
-from .types import IndexStatus
+from clover_lsp.context.ignore import IgnoreRules, secret_file, unfit_file
+from clover_lsp.context.index import Index
+from clover_lsp.context.paths import relative, to_path
+from clover_lsp.context.types import IndexStatus
 
 _STATES = ("failed", "indexing", "ready")
 

@@ -8,10 +8,10 @@ from collections.abc import Collection, Sequence
 from functools import lru_cache
 from pathlib import Path
 
-from .lookup import Query, Source
-from .secrets import redact
-from .store import Reader, StoredFile
-from .symbols import identifiers, line_hash, word_hash
+from clover_lsp.context.lookup import Query, Source
+from clover_lsp.context.secrets import redact
+from clover_lsp.context.store import Reader, StoredFile
+from clover_lsp.context.symbols import identifiers, line_hash, word_hash
 
 MAX_FILES = 6
 """Files read for one look-up."""

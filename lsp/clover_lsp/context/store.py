@@ -26,7 +26,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from .symbols import Definition, Import, Symbols
+from clover_lsp.context.symbols import Definition, Import, Symbols
 
 VERSION = 1
 _HEADER = struct.Struct("<8sQQ")

@@ -27,12 +27,12 @@ from dataclasses import astuple
 from pathlib import Path
 from typing import Any
 
-from .ignore import Found, IgnoreRules
-from .languages import language_of
-from .secrets import has_secret
-from .store import Writer
-from .symbols import Symbols, grams, parse, unfit
-from .watch import MAX_FOLDERS
+from clover_lsp.context.ignore import Found, IgnoreRules
+from clover_lsp.context.languages import language_of
+from clover_lsp.context.secrets import has_secret
+from clover_lsp.context.store import Writer
+from clover_lsp.context.symbols import Symbols, grams, parse, unfit
+from clover_lsp.context.watch import MAX_FOLDERS
 
 BATCH = 64
 """Files of one transaction."""

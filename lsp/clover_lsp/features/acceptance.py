@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from clover_lsp.server import CloverServer
-from clover_lsp.settings import Settings
+from clover_lsp.settings.settings import Settings
 from clover_lsp.stats import Event, Recorder
 
 ACCEPTED = "clover.accepted"

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from lsprotocol import types
 
-from clover_lsp.completer import Answer, Question
+from clover_lsp.completion.completer import Answer, Question
+from clover_lsp.connection.scheduler import Ticket
 from clover_lsp.features.acceptance import ACCEPTED
-from clover_lsp.scheduler import Ticket
 from clover_lsp.server import CloverServer
 
 TRIGGERS = (".", "(", "[", "{", ",", "=", ":", " ")

@@ -6,9 +6,9 @@ import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from clover_lsp.closed_room import ClosedRoom
+from clover_lsp.context.closed_room import ClosedRoom
 from clover_lsp.server import CloverServer
-from clover_lsp.settings import ContextSettings, Settings
+from clover_lsp.settings.settings import ContextSettings, Settings
 from clover_lsp.status import Report
 
 if TYPE_CHECKING:

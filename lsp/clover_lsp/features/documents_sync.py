@@ -7,7 +7,7 @@ from typing import Any
 
 from lsprotocol import types
 
-from clover_lsp.documents import uri_path
+from clover_lsp.documents.documents import uri_path
 from clover_lsp.server import CloverServer
 
 DEBUG_TEXT = "clover/debug/text"

@@ -17,7 +17,7 @@ from clover_lsp.actions.errors import ActionRefused
 from clover_lsp.actions.problems import problem_of, problems
 from clover_lsp.actions.quickfix import may_help
 from clover_lsp.actions.service import Service
-from clover_lsp.documents import Snapshot
+from clover_lsp.documents.documents import Snapshot
 from clover_lsp.features.commands import FIX_DIAGNOSTIC, FIX_TESTS
 from clover_lsp.features.edit_selection import EDIT_SELECTION, selection_edit
 from clover_lsp.server import CloverServer

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 from lsprotocol import types
 
-from clover_lsp.completer import Answer, Completer, Question
-from clover_lsp.documents import Snapshot
+from clover_lsp.completion.completer import Answer, Completer, Question
+from clover_lsp.connection.scheduler import Ticket
+from clover_lsp.documents.documents import Snapshot
 from clover_lsp.features.acceptance import ACCEPTED
-from clover_lsp.scheduler import Ticket
 from clover_lsp.server import CloverServer
 from clover_lsp.suggest.types import Popup
 

@@ -24,7 +24,7 @@ from clover_lsp.actions.history import History
 from clover_lsp.actions.next_edit import Memory, next_edits
 from clover_lsp.actions.problems import problems
 from clover_lsp.actions.proposals import Moment, Proposal
-from clover_lsp.documents import Snapshot
+from clover_lsp.documents.documents import Snapshot
 from clover_lsp.server import CloverServer
 
 REQUEST = "textDocument/copilotInlineEdit"

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from lsprotocol import types
 
-from clover_lsp.notebooks import cells_of
+from clover_lsp.documents.notebooks import cells_of
 from clover_lsp.server import CloverServer
 
 

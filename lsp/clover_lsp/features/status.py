@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 from dataclasses import asdict, dataclass
 
-from clover_lsp.documents import Snapshot
+from clover_lsp.documents.documents import Snapshot
 from clover_lsp.server import CloverServer
-from clover_lsp.settings import Settings
+from clover_lsp.settings.settings import Settings
 from clover_lsp.status import Report
 
 STATUS = "clover/status"

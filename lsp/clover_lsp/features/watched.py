@@ -16,7 +16,7 @@ from typing import Any, Literal
 from lsprotocol import types
 
 from clover_lsp.context.types import Problem
-from clover_lsp.documents import uri_path
+from clover_lsp.documents.documents import uri_path
 from clover_lsp.server import CloverServer
 
 FOCUS = "textDocument/didFocus"

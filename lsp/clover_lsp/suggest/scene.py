@@ -6,13 +6,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from clover_lsp.context.types import Place
-from clover_lsp.suggest.brackets import (
-    State,
-    after_cursor,
-    before_cursor,
-    scan,
-    unclosed,
-)
+from clover_lsp.suggest.brackets import State, after_cursor, before_cursor, scan, unclosed
 from clover_lsp.suggest.languages import Language, language
 from clover_lsp.suggest.text import (
     Indentation,

@@ -19,9 +19,9 @@ from clover_engine.clients.http import Limits
 from clover_engine.clients.sglang import SGLangEngine
 from clover_engine.errors import EngineCrashed, EngineError, EngineUnavailable, RequestError
 from clover_engine.generation import GenerateRequest, Message
-from clover_engine.testing_answers import FakeModel
-from clover_engine.testing_faults import Fault, FaultKind, reset
-from clover_engine.testing_server import FakeServer
+from clover_engine.testing.answers import FakeModel
+from clover_engine.testing.faults import Fault, FaultKind, reset
+from clover_engine.testing.server import FakeServer
 
 HOLE = InfillRequest("def add(a, b):\n    ", "\n")
 LIMITS = Limits(idle_s=0.4, total_s=0.4, connect_s=1.0, max_event=2**20, max_answer=2**20)
@@ -168,7 +168,7 @@ def test_a_connection_that_is_never_accepted() -> None:
 
 
 def test_killed_in_the_middle_and_started_again() -> None:
-    command = [sys.executable, "-m", "clover_engine.testing_server", "--step-s", "0.05"]
+    command = [sys.executable, "-m", "clover_engine.testing.server", "--step-s", "0.05"]
     command += ["--text", "word " * 300]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None

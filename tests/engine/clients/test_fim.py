@@ -19,9 +19,9 @@ from clover_engine.clients.fim import (
     template_named,
 )
 from clover_engine.errors import RequestError
-from clover_engine.local import DEFAULT_CHECKPOINT
-from clover_engine.prompt import Prompt
-from clover_engine.tokenizer import Tokenizer
+from clover_engine.text.prompt import Prompt
+from clover_engine.text.tokenizer import Tokenizer
+from clover_engine.worker.local import DEFAULT_CHECKPOINT
 
 HOLE = Hole("PRE", "SUF", (Snippet("near", "n.py"), Snippet("far\n", "f.py")), path="p.py")
 
@@ -59,7 +59,7 @@ def test_layouts(name: str, expected: str) -> None:
 
 
 def test_clover_s_layout_is_the_one_it_was_trained_on() -> None:
-    """The text, read by its own tokenizer's marks, gives the tokens of `clover_engine.prompt`."""
+    """The text, read by its own tokenizer's marks, gives the tokens of `text.prompt`."""
     tokenizer = Tokenizer.load(DEFAULT_CHECKPOINT)
     prefix, suffix, wrong = "def f(x):\n    return ", "\n\nprint(f(1))\n", "x - 1"
     snippets = (Snippet("near = 1\n"), Snippet("far = 2"))

@@ -14,9 +14,9 @@ from clover_engine.clients.address import Address
 from clover_engine.clients.faults import Refused
 from clover_engine.clients.http import DeadlineReached, HttpTransport, Limits
 from clover_engine.errors import EngineCrashed, EngineUnavailable, RequestCancelled, RequestError
-from clover_engine.testing_answers import FakeModel
-from clover_engine.testing_faults import Fault
-from clover_engine.testing_server import FakeServer
+from clover_engine.testing.answers import FakeModel
+from clover_engine.testing.faults import Fault
+from clover_engine.testing.server import FakeServer
 
 STREAM = {"text": "x", "sampling_params": {"max_new_tokens": 1000}, "rid": "a", "stream": True}
 SOON_S = 3.0

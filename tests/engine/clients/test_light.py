@@ -28,7 +28,7 @@ def imported(code: str) -> list[str]:
 
 def test_importing_all_clients() -> None:
     assert "clover_engine.clients.sglang" in MODULES
-    assert imported("import " + ", ".join([*MODULES, "clover_engine.testing_server"])) == []
+    assert imported("import " + ", ".join([*MODULES, "clover_engine.testing.server"])) == []
 
 
 def test_making_an_engine() -> None:

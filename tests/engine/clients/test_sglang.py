@@ -24,16 +24,10 @@ from clover_engine.api import (
 from clover_engine.clients.sglang import SGLangEngine
 from clover_engine.clients.sglang_stream import NOMINAL_CONFIDENCE
 from clover_engine.errors import RequestCancelled, Unsupported
-from clover_engine.generation import (
-    DecisionRequest,
-    GenerateRequest,
-    Message,
-    Question,
-    TextEngine,
-)
-from clover_engine.testing_answers import FakeModel
-from clover_engine.testing_faults import Fault
-from clover_engine.testing_server import FakeServer
+from clover_engine.generation import DecisionRequest, GenerateRequest, Message, Question, TextEngine
+from clover_engine.testing.answers import FakeModel
+from clover_engine.testing.faults import Fault
+from clover_engine.testing.server import FakeServer
 
 HOLE = InfillRequest("def add(a, b):\n    ", "\n")
 ASK = GenerateRequest((Message("user", "why?"),))

@@ -12,15 +12,9 @@ from hypothesis import strategies as st
 from clover_engine.api import CancelToken, InfillRequest
 from clover_engine.clients.sglang import SGLangEngine
 from clover_engine.errors import RequestCancelled, RequestError, Unsupported
-from clover_engine.generation import (
-    DecisionRequest,
-    GenerateRequest,
-    Message,
-    Piece,
-    Question,
-)
-from clover_engine.testing_answers import FakeModel
-from clover_engine.testing_server import FakeServer
+from clover_engine.generation import DecisionRequest, GenerateRequest, Message, Piece, Question
+from clover_engine.testing.answers import FakeModel
+from clover_engine.testing.server import FakeServer
 
 HOLE = InfillRequest("def add(a, b):\n    ", "\n")
 ASK = GenerateRequest((Message("user", "why?"),))

@@ -16,10 +16,10 @@ from tests.serving.harness import Server, missing
 from clover_engine.api import Engine
 from clover_engine.clients.llamacpp import LlamaCppEngine
 from clover_engine.clients.sglang import SGLangEngine
-from clover_engine.local import DEFAULT_CHECKPOINT, LocalEngine
-from clover_engine.testing import FakeEngine
-from clover_engine.testing_answers import FakeModel
-from clover_engine.testing_server import FakeServer
+from clover_engine.testing.answers import FakeModel
+from clover_engine.testing.fakes import FakeEngine
+from clover_engine.testing.server import FakeServer
+from clover_engine.worker.local import DEFAULT_CHECKPOINT, LocalEngine
 
 LONG = "word " * 3000
 STEP_S = 0.01
@@ -82,7 +82,7 @@ def embedded(folder: Path) -> Iterator[Subject]:
 @contextlib.contextmanager
 def in_process(folder: Path) -> Iterator[Subject]:
     """The shipped model in this process, as `clover_engine.load` gives it."""
-    from clover_engine.conversation import InProcessEngine
+    from clover_engine.inprocess.conversation import InProcessEngine
 
     def fresh() -> InProcessEngine:
         return InProcessEngine.load(DEFAULT_CHECKPOINT, 1)
@@ -97,7 +97,7 @@ def conversing(folder: Path) -> Iterator[Subject]:
     """A tiny model with a chat template in this process."""
     from tiny_chat import write_checkpoint
 
-    from clover_engine.conversation import InProcessEngine
+    from clover_engine.inprocess.conversation import InProcessEngine
 
     checkpoint = write_checkpoint(folder / "tiny-chat", holes=True)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from clover_engine.api import CancelToken
-from clover_engine.testing import FakeEngine
+from clover_engine.testing.fakes import FakeEngine
 from clover_lsp.actions.diff import apply_edits
 from clover_lsp.actions.quickfix import Fix, Question, may_help, quick_fixes
 from clover_lsp.context.types import Problem

@@ -1,0 +1,1 @@
+"""Checkpoints: reading, writing, converting and quantising them, GGUF, and models one word away."""

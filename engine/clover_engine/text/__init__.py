@@ -1,0 +1,1 @@
+"""Text and token ids: tokenizers, prompts, chat templates, thinking, streams."""

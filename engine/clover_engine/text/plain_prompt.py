@@ -1,0 +1,94 @@
+"""Contexts for models that only continue text: no hole-filling tokens, so nothing after the hole.
+
+Snippets stand before the prefix as comments. The prefix is cut back to before its trailing blanks,
+which are forced instead (`decode.healing`): vocabularies join a line's indentation with its end.
+"""
+
+from __future__ import annotations
+
+import re
+
+from clover_engine.api import Snippet
+from clover_engine.errors import RequestError
+from clover_engine.text.prompt import Prompt
+from clover_engine.text.tokenizer import Tokenizer
+
+END = "<|endoftext|>"
+CONTEXT = 1024
+"""Tokens that are read at most: a long context costs a larger model seconds on a CPU."""
+SNIPPET_SHARE = 0.25
+STEP = 64
+"""A prefix that is too long is shortened by a multiple of this many tokens."""
+MAX_ENDING = 16
+"""Tokens of the suffix that end a candidate."""
+_CHARS_PER_TOKEN = 4
+_BLANKS = re.compile(r"\s*\Z")
+
+
+class PlainPrompt:
+    """Builds contexts for one tokenizer and context length; the end of text ends a hole."""
+
+    def __init__(self, tokenizer: Tokenizer, length: int) -> None:
+        self.tok, self.length = tokenizer, min(length, CONTEXT)
+        self.eom = self.pad = tokenizer.required(END)
+
+    def context(
+        self,
+        prefix: str,
+        suffix: str,
+        original: str | None,
+        snippets: tuple[Snippet, ...],
+        reserve: int,
+    ) -> list[int]:
+        """Context tokens, at most `length - reserve` of them. Such a model can be shown neither
+        `suffix` nor `original`. Raises RequestError for no room."""
+        room = self.length - reserve - 1
+        if room < 16:
+            raise RequestError(
+                f"no room for context: {reserve} tokens asked for, context {self.length}; ask for "
+                "fewer tokens"
+            )
+        extra = self._comments(snippets, int(room * SNIPPET_SHARE))
+        return [self.eom, *extra, *self._tail(prefix, room - len(extra))]
+
+    def split(self, prefix: str) -> tuple[str, str]:
+        """The prefix without its trailing blanks, and these."""
+        found = _BLANKS.search(prefix)
+        assert found is not None  # it matches the empty end
+        return prefix[: found.start()], found[0]
+
+    def ending(self, suffix: str) -> list[int]:
+        """What follows the hole, up to the end of the next line: a candidate that fits makes it
+        probable, so it ends one as `<eom>` does elsewhere."""
+        lines = suffix.splitlines(keepends=True)
+        return self.tok.encode("".join(lines[:2]))[:MAX_ENDING] or [self.eom]
+
+    def _comments(self, snippets: tuple[Snippet, ...], room: int) -> list[int]:
+        """Most relevant nearest to the hole; one that does not fit is left out."""
+        out: list[int] = []
+        for snippet in snippets:
+            lines = snippet.text.splitlines()
+            ids = self.tok.encode("".join(f"# {line}\n" for line in lines) + "\n")
+            if len(out) + len(ids) <= room:
+                out = ids + out
+        return out
+
+    def _tail(self, text: str, room: int) -> list[int]:
+        """Tokens of the end of `text`. The cut moves by large steps, so that a text that grows by
+        a keystroke keeps its beginning, and falls on a line's beginning where there is one."""
+        limit = room * _CHARS_PER_TOKEN
+        if len(text) > limit:
+            step = max(1, limit // 8)
+            cut = -(-(len(text) - limit) // step) * step
+            line = text.find("\n", cut)
+            text = text[cut if line < 0 else line + 1 :]
+        ids = self.tok.encode(text)
+        over = len(ids) - room
+        return ids[-(-over // STEP) * STEP :] if over > 0 else ids
+
+
+def prompt_for(tokenizer: Tokenizer, length: int) -> Prompt | PlainPrompt:
+    """By what the vocabulary has. Raises `CheckpointError` where it is neither's."""
+    if tokenizer.special("<mid>") is None and tokenizer.special(END) is not None:
+        return PlainPrompt(tokenizer, length)
+    return Prompt(tokenizer, length)

@@ -1,0 +1,1 @@
+"""The embedded model's own process, and its client, which never imports torch."""

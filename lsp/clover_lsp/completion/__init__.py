@@ -1,0 +1,1 @@
+"""From a keystroke to the suggestion that is sent."""

@@ -1,0 +1,144 @@
+"""One place → suggestions. Runs on a worker thread; knows nothing of the protocol.
+
+Plan → context → look-up, or the model with the look-ups as drafts → fit for the place → gate.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, replace
+
+from clover_engine.api import CancelToken, Engine, InfillRequest, Snippet
+from clover_engine.errors import EngineError
+from clover_lsp.context.types import Context, ContextRoom, Place
+from clover_lsp.settings.settings import Settings
+from clover_lsp.suggest.choose import choose, engine_drafts, is_sure, lookup_drafts, model_drafts
+from clover_lsp.suggest.scene import at_popup
+from clover_lsp.suggest.shape import Plan, Skip, plan
+from clover_lsp.suggest.types import Draft, Origin, Popup, Suggestion
+
+SAMPLING_TEMPERATURE = 0.8
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """What is asked for. `deleted`: texts that must not come back."""
+
+    place: Place
+    popup: Popup | None = None
+    invoked: bool = False
+    deleted: tuple[str, ...] = ()
+    origin: Origin = "model"
+
+
+@dataclass(slots=True)
+class Found:
+    """Suggestions, best first; or the reason for none."""
+
+    suggestions: tuple[Suggestion, ...] = ()
+    reason: str = ""
+    engine_s: float = 0.0
+    engine_ended: float = 0.0
+    """When the engine returned (monotonic seconds)."""
+
+
+class Computer:
+    """The means for one computation; immutable, so that settings cannot change midway."""
+
+    def __init__(self, settings: Settings, context: ContextRoom, engine: Engine | None) -> None:
+        self._settings = settings
+        self._context = context
+        self._engine = engine
+
+    def find(self, ask: Ask, cancel: CancelToken) -> Found:
+        """Never raises for what the engine raises; a cancelled computation finds nothing."""
+        here = at_popup(ask.place, ask.popup)
+        shape = self._shape(here, ask.invoked)
+        if isinstance(shape, Skip):
+            return Found(reason=shape.reason)
+        context = self._context.gather(here, self._settings.context.budget_tokens, cancel)
+        if context.withheld or cancel.cancelled:
+            return Found(reason=context.withheld)
+        if (context.place.prefix, context.place.suffix) != (here.prefix, here.suffix):
+            # The room took secrets out: the model gets the place without them.
+            shape = self._shape(context.place, ask.invoked)
+            if isinstance(shape, Skip):
+                return Found(reason=shape.reason)
+        found = Found()
+        drafts = lookup_drafts(context.lookups, shape) if self._settings.completion.lookup else []
+        if self._needs_model(ask, drafts):
+            drafts += self._generated(ask, shape, context, cancel, found)
+        found.suggestions = self._chosen(ask, shape, drafts)
+        if not found.suggestions:
+            found.reason = found.reason or "nothing sure enough"
+        return found
+
+    def _shape(self, place: Place, invoked: bool) -> Plan | Skip:
+        never = self._settings.completion.multi_line == "never"
+        return plan(place, lines="single" if never else "auto", invoked=invoked)
+
+    def _needs_model(self, ask: Ask, drafts: list[Draft]) -> bool:
+        """Look-ups answer alone where they are sure, and good ones while the model loads."""
+        if self._engine is None or is_sure(drafts) and not ask.invoked:
+            return False
+        is_good = any(draft.confidence >= self._least for draft in drafts)
+        return ask.invoked or not is_good or self._engine.health().ready
+
+    def _generated(
+        self, ask: Ask, shape: Plan, context: Context, cancel: CancelToken, found: Found
+    ) -> list[Draft]:
+        """The model's texts; a failure of it leaves the look-ups (the status tells of it)."""
+        assert self._engine is not None
+        request = self._request(shape, context)
+        begun = time.monotonic()
+        drafts: list[Draft] = []
+        try:
+            drafts += model_drafts(self._engine.infill(request, cancel), ask.origin)
+            if ask.invoked and not cancel.cancelled and self._settings.completion.alternatives > 1:
+                others = self._engine.infill(self._sampled(request), cancel)
+                drafts += model_drafts(others, ask.origin)
+        except EngineError as error:
+            found.reason = str(error)
+        found.engine_ended = time.monotonic()
+        found.engine_s = found.engine_ended - begun
+        return drafts
+
+    def _request(self, shape: Plan, context: Context) -> InfillRequest:
+        completion = self._settings.completion
+        return InfillRequest(
+            prefix=shape.prefix,
+            suffix=shape.suffix,
+            snippets=tuple(Snippet(s.text, s.path) for s in context.snippets),
+            max_tokens=min(shape.max_tokens, completion.max_tokens),
+            mode="speculative",
+            stop=shape.stop,
+            must_start_with=shape.must_start_with,
+            drafts=engine_drafts(context.lookups, shape),
+            deadline_s=completion.deadline_ms / 1000,
+        )
+
+    def _sampled(self, request: InfillRequest) -> InfillRequest:
+        """Other texts for the same place; drafts and speculation are for the likeliest one."""
+        return replace(
+            request,
+            mode="threshold",
+            drafts=(),
+            temperature=SAMPLING_TEMPERATURE,
+            n=self._settings.completion.alternatives - 1,
+        )
+
+    @property
+    def _least(self) -> float:
+        return self._settings.completion.min_confidence
+
+    def _chosen(self, ask: Ask, shape: Plan, drafts: list[Draft]) -> tuple[Suggestion, ...]:
+        chosen = choose(
+            drafts,
+            ask.place,
+            shape,
+            ask.popup,
+            ask.deleted,
+            invoked=ask.invoked,
+            least=self._least,
+        )
+        return chosen[: self._settings.completion.alternatives]

@@ -1,0 +1,1 @@
+"""Messages between the server and one client: streams, protocol, session, threads."""

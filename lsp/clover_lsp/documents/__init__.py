@@ -1,0 +1,1 @@
+"""The documents as the client has them: texts, notebooks, changes."""

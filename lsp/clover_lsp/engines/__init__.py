@@ -1,0 +1,1 @@
+"""Which engine answers, and what it may see."""

@@ -1,0 +1,118 @@
+"""The engines there are: the embedded model, and the model servers that are configured.
+
+A server's address, key and model come from the settings, else from the environment: its address
+from CLOVER_SGLANG_URL or CLOVER_LLAMACPP_URL, the rest from the same name with API_KEY, MODEL or
+CA_FILE at its end. Keys stand in no log, no status and no `repr`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from clover_engine.api import Engine
+from clover_engine.errors import RequestError
+from clover_lsp.engines.providers import Provider, ServedProvider
+from clover_lsp.settings.settings import SECTION, ServerName, Settings
+
+SERVERS: Final[Sequence[ServerName]] = ("sglang", "llamacpp")
+"""In the order in which `auto` tries them."""
+NANO_LANGUAGES = frozenset({"python"})
+"""What the shipped model was trained on."""
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """Where one server is, and how to be let in."""
+
+    name: ServerName
+    url: str
+    api_key: str = field(default="", repr=False)
+    model: str = ""
+    ca_file: str = ""
+
+    @property
+    def sends_to(self) -> str:
+        """Whom code is sent to; empty for this machine, and for an address that is none."""
+        from clover_engine.clients.address import Address
+
+        with contextlib.suppress(RequestError):
+            address = Address.parse(self.url)
+            if not address.is_loopback:
+                plain = "" if address.url.startswith("https:") else ", unencrypted"
+                return address.host + plain
+        return ""
+
+
+def configured(name: ServerName, settings: Settings, environ: Mapping[str, str]) -> Server | None:
+    """The server of that name; None where nobody gave its address."""
+    chosen = settings.sglang if name == "sglang" else settings.llamacpp
+
+    def either(setting: str, variable: str) -> str:
+        return setting or environ.get(f"CLOVER_{name.upper()}_{variable}", "").strip()
+
+    url = either(chosen.url, "URL").rstrip("/")
+    if not url:
+        return None
+    return Server(
+        name,
+        url,
+        either(chosen.api_key, "API_KEY"),
+        either(chosen.model, "MODEL"),
+        either(chosen.ca_file, "CA_FILE"),
+    )
+
+
+def where_to_set(name: ServerName) -> str:
+    """The names under which a user gives the address."""
+    return f"{SECTION}.{name}.url or CLOVER_{name.upper()}_URL"
+
+
+def server_provider(
+    name: ServerName, settings: Settings, environ: Mapping[str, str]
+) -> ServedProvider | None:
+    """The server's provider; None where nobody gave its address. Connects to nothing yet."""
+    server = configured(name, settings, environ)
+    if server is None:
+        return None
+    where = "" if "@" in server.url else server.url  # a password, perhaps
+    return ServedProvider(
+        name,
+        lambda: served_engine(server),
+        where=where,
+        ranks=name != "llamacpp",  # it has no scores of a text that it is given
+        sends_to=server.sends_to,
+    )
+
+
+def served_engine(server: Server) -> Engine:
+    """The server as an engine that is never sent a secret. Raises RequestError for an address
+    that cannot be used; connects to nothing yet."""
+    from clover_lsp.engines.discreet import DiscreetEngine
+
+    if server.name == "sglang":
+        from clover_engine.clients.sglang import SGLangEngine
+
+        sglang = SGLangEngine(
+            server.url, api_key=server.api_key, model=server.model, ca_file=server.ca_file
+        )
+        return DiscreetEngine(sglang)
+    from clover_engine.clients.llamacpp import LlamaCppEngine
+
+    llamacpp = LlamaCppEngine(
+        server.url, api_key=server.api_key, model=server.model, ca_file=server.ca_file
+    )
+    return DiscreetEngine(llamacpp)
+
+
+def embedded_provider() -> Provider:
+    """The shipped model in its own process; everything heavy starts on first use."""
+
+    def make() -> Engine:
+        from clover_engine.worker.local import LocalEngine
+
+        return LocalEngine()
+
+    return Provider("embedded", make, NANO_LANGUAGES)

@@ -1,0 +1,1 @@
+"""The settings, how they are read, and their documentation."""

@@ -1,0 +1,250 @@
+"""Runs a linter or type checker in a worktree: its diagnostics are the failures.
+
+A candidate passes where the diagnostics in question are gone and no other one has come, anywhere.
+Lines move with an edit, so that diagnostics are compared by rule, file and message, and counted.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+
+from clover_patcher.check.command import Check
+from clover_patcher.check.editing import Editor
+from clover_patcher.check.fork.client import Job, Reply, ServerLost, ServerOptions
+from clover_patcher.check.lint_output import Finding, read_findings
+from clover_patcher.check.lints import SCRATCH, Linter
+from clover_patcher.check.prepared import Prepared
+from clover_patcher.check.runs import last_line, tail
+from clover_patcher.check.tool_fixes import Replacement, tool_candidate
+from clover_patcher.errors import UsageError
+from clover_patcher.types import (
+    Candidate,
+    Diagnostic,
+    Edit,
+    Frame,
+    Outcome,
+    Status,
+    TestCoverage,
+    TestFailure,
+)
+
+_FIRST_S = 300.0
+"""A cold type checker may read a whole environment first."""
+_SHORTEST_S, _LONGEST_S = 5.0, 60.0
+_FACTOR = 3.0
+_MOST_BYTES = 64 << 20
+Key = tuple[str, str, str]
+
+
+class LintRunner(Prepared):
+    """A linter and a worktree to run it in; has the methods of `Runner`, for the same callers.
+
+    `only` narrows the failures to the diagnostics of some lines (and rules, where `code` is set):
+    the others may stay. Raises `UsageError` where the tool itself fails or reports none of them.
+    """
+
+    def __init__(
+        self,
+        check: Check,
+        worktree: Path,
+        *,
+        timeout_s: float | None = None,
+        tmp: Path,
+        original_root: Path | None = None,
+        cwd: str = "",
+        network: bool = False,
+        only: Sequence[Diagnostic] = (),
+    ) -> None:
+        assert check.linter is not None, "not a linter's command"
+        self.check = check
+        self.linter: Linter = check.linter
+        self.worktree = worktree.resolve()
+        self.timeout_s = timeout_s
+        self.only = tuple(only)
+        self.imported_outside: tuple[str, ...] = ()
+        self.targets: tuple[Diagnostic, ...] = ()
+        """What the baseline reports and a candidate must remove; empty before the baseline."""
+        folder = Path(tempfile.mkdtemp(prefix="lint-", dir=tmp))
+        argv = tuple(word.replace(SCRATCH, str(folder)) for word in self.linter.argv)
+        original = original_root.resolve() if original_root is not None else None
+        options = ServerOptions(
+            replace(check, argv=argv), self.worktree, folder, original, not network, cwd
+        )
+        self._original = original
+        self._editor = Editor(self.worktree)
+        self._fixes: list[tuple[Diagnostic, tuple[Replacement, ...]]] = []
+        self._before: Counter[Key] = Counter()
+        self._codes: frozenset[int] = frozenset({0})
+        self._seconds = 0.0
+        super().__init__(options, folder)
+
+    @property
+    def failing(self) -> tuple[str, ...]:
+        """The diagnostics in question, as `FILE:LINE:RULE`."""
+        return tuple(_name(said) for said in self.targets)
+
+    @property
+    def limit_s(self) -> float:
+        """Wall time that a candidate's run may take."""
+        return self.timeout_s or min(max(_FACTOR * self._seconds, _SHORTEST_S), _LONGEST_S)
+
+    def baseline(self) -> Outcome:
+        """What the tool says about the worktree as it is."""
+        started = time.monotonic()
+        reply, findings = self._report(self.timeout_s or _FIRST_S)
+        found = None if findings is None else [self._diagnostic(one) for one in findings]
+        self._seconds = time.monotonic() - started
+        said = tail(self._output) or tail(self._complaints)
+        code = reply.code if reply.code is not None else -1
+        if not found and (reply.timeout or reply.code is None or code >= self.linter.broken):
+            why = "it does not end" if reply.timeout else _complaint(said) or f"exit {code}"
+            raise UsageError(f"{self.linter.name} cannot run: {why}; correct the check")
+        pairs = [(said, one.fix) for said, one in zip(found or (), findings or (), strict=True)]
+        self._fixes = [(said, fix) for said, fix in pairs if self._wanted(said)]
+        self.targets = tuple(said for said, _ in self._fixes)
+        self._before = Counter(_key(said) for said in found or ())
+        self._codes = frozenset({0, 1, code})
+        if self.only and found and not self.targets:
+            raise UsageError(
+                f"{self.linter.name} says nothing about the lines named; it says "
+                f"{_name(found[0])} ({found[0].message}) and {len(found) - 1} more"
+            )
+        if found is None and code:  # not the form that was asked for: only the exit code counts
+            self._codes = frozenset({0})
+            silent = TestFailure("", f"exit {code}", last_line(said))
+            return Outcome("failed", self._seconds, (silent,), 0, said)
+        return self._outcome(self.targets, said)
+
+    def run(self, edits: Sequence[Edit], *, only_failing: bool = True) -> Outcome:
+        """Runs the tool with the edits in place, and restores the original bytes.
+
+        Raises as `Editor.edited` does.
+        """
+        with self._editor.edited(edits):
+            reply, findings = self._report(self.limit_s)
+        found = None if findings is None else [self._diagnostic(one) for one in findings]
+        said = tail(self._output)
+        if reply.timeout:
+            return self._ended("timeout", "timeout", f"still running after {reply.seconds:.1f} s")
+        silent = found is None and bool(self.targets)
+        broken = not found and (reply.code or 0) >= self.linter.broken
+        if silent or broken or reply.code not in self._codes:
+            ending = f"exit {reply.code}" if reply.code is not None else f"signal {reply.signal}"
+            return self._ended("error", ending, last_line(said))
+        return self._outcome(self._remaining(found or ()), said)
+
+    def proposals(self) -> list[Candidate]:
+        """The tool's own repair, where it has one for all that is in question, in one file."""
+        paths = {said.path for said in self.targets}
+        if len(paths) != 1 or not all(fix for _, fix in self._fixes):
+            return []
+        (path,) = paths
+        try:
+            data = (self.worktree / path).read_bytes()
+        except OSError:
+            return []
+        replacements = [part for _, fix in self._fixes for part in fix]
+        found = tool_candidate(path, data, self.targets[0].line, replacements)
+        return [found] if found is not None else []
+
+    def trace(self) -> list[TestCoverage]:
+        """Nothing: a linter does not run the program."""
+        return []
+
+    def adopt(self, other: LintRunner) -> None:
+        """Takes over what another runner of the same check learned from its baseline."""
+        self.targets, self._before = other.targets, other._before
+        self._codes, self._seconds = other._codes, other._seconds
+
+    # --- what the diagnostics mean --------------------------------------------------------------
+
+    def _wanted(self, said: Diagnostic) -> bool:
+        return not self.only or any(
+            (one.path, one.line) == (said.path, said.line) and one.code in ("", said.code)
+            for one in self.only
+        )
+
+    def _remaining(self, found: Sequence[Diagnostic]) -> list[Diagnostic]:
+        """Diagnostics that have come, and those in question that have stayed."""
+        now = Counter(_key(said) for said in found)
+        allowed = self._before - Counter(_key(said) for said in self.targets)
+        too_many = now - allowed
+        left = []
+        for said in found:
+            if too_many[_key(said)]:
+                too_many[_key(said)] -= 1
+                left.append(said)
+        return left
+
+    def _outcome(self, found: Sequence[Diagnostic], said: str) -> Outcome:
+        failures = tuple(
+            TestFailure(
+                _name(one), one.code or "error", one.message, (Frame(one.path, one.line, ""),)
+            )
+            for one in found
+        )
+        return Outcome("failed" if found else "passed", self._seconds, failures, 0, said)
+
+    def _ended(self, status: Status, kind: str, message: str) -> Outcome:
+        return Outcome(status, self._seconds, (TestFailure("", kind, message),))
+
+    # --- processes --------------------------------------------------------------------------------
+
+    @property
+    def _output(self) -> Path:
+        return self._tmp / "stdout"
+
+    @property
+    def _complaints(self) -> Path:
+        return self._tmp / "stderr"
+
+    def _report(self, limit_s: float) -> tuple[Reply, list[Finding] | None]:
+        """Runs the tool; its findings, or None where its output cannot be read."""
+        reply = self._ask(Job(output=str(self._complaints), stdout=str(self._output), wall=limit_s))
+        text = ""
+        with suppress(OSError), self._output.open("rb") as file:
+            text = file.read(_MOST_BYTES).decode("utf-8", "replace")
+        return reply, read_findings(text, self.linter.form)
+
+    def _ask(self, job: Job) -> Reply:
+        for _ in range(2):
+            self._require_going()
+            try:
+                return self._server.run(job)
+            except ServerLost:
+                self._replace_server()
+        return Reply(signal=9)
+
+    def _diagnostic(self, found: Finding) -> Diagnostic:
+        message = found.message.replace(f"{self.worktree}{os.sep}", "")
+        path = self._relative(found.path)
+        return Diagnostic(path, found.line, message, found.code, self.linter.name, found.column)
+
+    def _relative(self, path: str) -> str:
+        """Relative to the worktree where it is inside, else as the tool says it."""
+        full = os.path.normpath(self._options.folder / path)
+        for root in (self.worktree, self._original):
+            if root is not None and full.startswith(f"{root}{os.sep}"):
+                return os.path.relpath(full, root).replace(os.sep, "/")
+        return full
+
+
+def _complaint(said: str) -> str:
+    """The line that names the error, else the last one."""
+    lines = [line.strip() for line in said.splitlines()]
+    return next((line for line in lines if "error:" in line.lower()), last_line(said))
+
+
+def _key(said: Diagnostic) -> Key:
+    return said.code, said.path, said.message
+
+
+def _name(said: Diagnostic) -> str:
+    return ":".join(filter(None, (said.path, str(said.line), said.code)))

@@ -1,0 +1,59 @@
+"""What both runners are: a worktree's prepared process, to be stopped and closed."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from clover_patcher.check.fork.client import ForkServer, ServerOptions
+from clover_patcher.errors import Cancelled
+
+
+class Prepared:
+    """Owns a `ForkServer` and its folder of files, `tmp`. A context manager."""
+
+    def __init__(self, options: ServerOptions, tmp: Path) -> None:
+        self._options, self._tmp = options, tmp
+        self._stopped = False
+        self._server = ForkServer(options)
+
+    @property
+    def isolated(self) -> bool:
+        """Whether runs have no network but their own loopback device."""
+        return self._server.isolated
+
+    @property
+    def isolation_problem(self) -> str:
+        """Why the network could not be taken away; "" where it was."""
+        return self._server.isolation_problem
+
+    def stop(self) -> None:
+        """From another thread: ends what is running; that call and later ones raise `Cancelled`."""
+        self._stopped = True
+        self._server.interrupt()
+
+    def close(self) -> None:
+        """Ends all processes and removes their files. Safe to call twice."""
+        self._server.close()
+        shutil.rmtree(self._tmp, ignore_errors=True)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        value: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _require_going(self) -> None:
+        if self._stopped:
+            raise Cancelled("stopped by the caller")
+
+    def _replace_server(self) -> None:
+        self._server.close()
+        self._server = ForkServer(self._options)

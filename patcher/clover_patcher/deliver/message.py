@@ -1,0 +1,92 @@
+"""The commit message of a fix, in the Conventional Commits form, with trailers."""
+
+from __future__ import annotations
+
+import textwrap
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from clover_patcher.report.explain import Explanation
+
+SUBJECT_WIDTH, WIDTH = 72, 72
+TRAILER = "Clover-Fix"
+"""The trailer with the record's id, by which undo finds a fix's commit."""
+
+
+@dataclass(frozen=True, slots=True)
+class Story:
+    """What a fix is about, in words for people; every text may be of any length."""
+
+    failing: tuple[str, ...]
+    """Names of the failing tests; empty where the check is not made of tests."""
+    check: str
+    """The check as the user typed it."""
+    failure: str
+    """What failed, in a sentence without its full stop."""
+    place: str
+    """FILE:LINE."""
+    change: str
+    """What was changed, in a sentence without its full stop."""
+    validation: str
+    """How the patch was validated, in a sentence without its full stop."""
+    model: str
+    """The model that took part; empty for none."""
+
+    @classmethod
+    def of(cls, why: Explanation, check: str, place: str, model: str) -> Story:
+        """The story that an explanation tells."""
+        return cls(why.tests, check, why.failure, place, why.change, why.validation, model)
+
+    @property
+    def title(self) -> str:
+        """What the fix achieves, in one line of at most `SUBJECT_WIDTH` characters with `fix: `."""
+        room = SUBJECT_WIDTH - len("fix: ")
+        path = self.place.rpartition(":")[0]
+        for text in (f"{self._achieved} in {path}", self._achieved):
+            if len(text) <= room:
+                return text
+        return _shortened(self._achieved, room)
+
+    @property
+    def _achieved(self) -> str:
+        if len(self.failing) == 1:
+            return f"make {_plain(self.failing[0]).rpartition('::')[2]} pass"
+        if self.failing:
+            return f"make {len(self.failing)} failing tests pass"
+        return f"make `{_plain(self.check)}` pass"
+
+
+def tool() -> str:
+    """This program's name and version, as trailers and machine-readable output give them."""
+    try:
+        return f"clover-code {version('clover-code')}"
+    except PackageNotFoundError:  # a source tree on the path
+        return "clover-code"
+
+
+def commit_message(story: Story, fix_id: str) -> str:
+    """The message: what failed, what was changed, how it was validated, and trailers."""
+    paragraphs = [f"{story.failure}.", f"{story.change}.", f"{story.validation}."]
+    body = "\n\n".join(_wrapped(text) for text in paragraphs)
+    model = f" ({_plain(story.model)})" if story.model else " (no model)"
+    trailers = [
+        f"Validated-by: {_plain(story.check)}",
+        f"Assisted-by: {tool()}{model}",
+        f"{TRAILER}: {fix_id}",
+    ]
+    return f"fix: {story.title}\n\n{body}\n\n" + "\n".join(trailers) + "\n"
+
+
+def _wrapped(text: str) -> str:
+    return textwrap.fill(_plain(text), WIDTH, break_long_words=False, break_on_hyphens=False)
+
+
+def _plain(text: str) -> str:
+    """One line without control characters: test names can hold anything."""
+    return " ".join("".join(c if c.isprintable() else " " for c in text).split())
+
+
+def _shortened(text: str, room: int) -> str:
+    return text if len(text) <= room else text[: room - 1].rstrip() + "…"

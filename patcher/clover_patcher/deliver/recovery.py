@@ -1,0 +1,35 @@
+"""What killed runs left behind, settled when the next command starts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from clover_patcher.deliver.apply import recover
+from clover_patcher.deliver.journal import Journal
+from clover_patcher.deliver.undo import take_off_branch
+from clover_patcher.errors import PatcherError
+from clover_patcher.repository.git import Repository
+from clover_patcher.repository.leftovers import unsettled
+from clover_patcher.repository.workspace import sweep
+
+
+def tidy(start: Path) -> list[str]:
+    """Settles half-written fixes and undos, and removes worktrees and folders of dead runs.
+
+    Returns what the user should know, a line each. Never raises for what it finds.
+    """
+    try:
+        repository = Repository.open(start)
+        said = settle(repository)
+        sweep(repository)
+    except (PatcherError, OSError):
+        return []  # the command itself says what is wrong with the repository
+    return said
+
+
+def settle(repository: Repository) -> list[str]:
+    """Finishes or takes back what killed processes were writing; says what it did, a line each."""
+    if not unsettled(repository.common_dir):
+        return []
+    journal = Journal(repository.common_dir)
+    return [found.message for found in recover(journal, take_off_branch)]

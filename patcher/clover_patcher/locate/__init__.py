@@ -1,0 +1,1 @@
+"""Where the fault may be: tracebacks, diagnostics and coverage, ranked."""

@@ -1,0 +1,1 @@
+"""Candidates: what could be edited there, best first."""

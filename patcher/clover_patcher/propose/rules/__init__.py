@@ -1,0 +1,1 @@
+"""Edits that templates enumerate, by what they change."""

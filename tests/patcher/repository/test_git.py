@@ -1,0 +1,142 @@
+"""The git room: finds repositories, lists files, makes worktrees, and runs nothing of theirs."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from clover_patcher.errors import UsageError
+from clover_patcher.repository.git import Repository
+
+
+def evil(folder: Path) -> tuple[Path, str]:
+    """A program that leaves a mark when it runs."""
+    mark = folder / "mark"
+    script = folder / "evil.sh"
+    script.write_text(f"#!/bin/sh\ntouch '{mark}'\ncat\n")
+    script.chmod(0o755)
+    return mark, str(script)
+
+
+def test_it_is_found_from_a_folder_below(make_repo) -> None:
+    root = make_repo({"pkg/a.py": "", "b.py": ""})
+    for start in (root, root / "pkg", root / ".git"):
+        assert Repository.open(start).root == root.resolve()
+
+
+def test_no_repository_is_a_usage_error(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="not in a git repository"):
+        Repository.open(tmp_path)
+    with pytest.raises(UsageError, match="not in a git repository"):
+        Repository.open(tmp_path / "missing")
+
+
+def test_a_bare_repository_is_a_usage_error(make_repo, tmp_path: Path) -> None:
+    make_repo.git(tmp_path, "init", "-q", "--bare", "bare.git")
+    with pytest.raises(UsageError, match="bare repository: clone it"):
+        Repository.open(tmp_path / "bare.git")
+
+
+def test_the_listing_has_tracked_untracked_and_ignored_files(make_repo) -> None:
+    root = make_repo({"a.py": "", "ünï cödé/b.py": "", ".gitignore": "*.log\nout/\n"})
+    make_repo.write(root, {"new\nline.py": "", "x.log": "", "out/deep/y": "", "nested/f": ""})
+    make_repo.git(root / "nested", "init", "-q")
+    listing = Repository.open(root).listing()
+    assert listing.files == (".gitignore", "a.py", "new\nline.py", "ünï cödé/b.py")
+    assert sorted(listing.ignored) == ["out/", "x.log"]
+
+
+def test_submodules_are_listed(make_repo) -> None:
+    sub = make_repo({"inner.py": "x = 1\n"}, "sub")
+    root = make_repo({"a.py": ""})
+    make_repo.git(
+        root, "-c", "protocol.file.allow=always", "submodule", "add", "-q", str(sub), "lib"
+    )
+    assert Repository.open(root).listing().files == (".gitmodules", "a.py", "lib/inner.py")
+
+
+def test_a_worktree_comes_and_goes(make_repo, tmp_path: Path) -> None:
+    root = make_repo({"a.py": ""})
+    repo = Repository.open(root)
+    tree = tmp_path / "copy" / "repo"
+    tree.parent.mkdir()
+    repo.add_worktree(tree)
+    assert repo.worktrees() == [tree]
+    assert sorted(p.name for p in tree.iterdir()) == [".git"]
+    assert make_repo.git(tree, "ls-files") == "a.py\n"
+    repo.remove_worktree(tree)
+    repo.remove_worktree(tree)
+    assert repo.worktrees() == []
+    assert not tree.exists()
+    assert not (root / ".git/worktrees").exists()
+
+
+def test_a_worktree_without_any_commit(make_repo, tmp_path: Path) -> None:
+    root = tmp_path / "empty"
+    root.mkdir()
+    make_repo.git(root, "init", "-q")
+    repo = Repository.open(root)
+    assert repo.head() is None
+    repo.add_worktree(tmp_path / "copy")
+    assert make_repo.git(root, "worktree", "list").count("\n") == 2
+    repo.remove_worktree(tmp_path / "copy")
+    assert repo.head() is None
+
+
+def test_a_linked_worktree_is_a_repository_of_its_own(make_repo, tmp_path: Path) -> None:
+    root = make_repo({"a.py": ""})
+    make_repo.git(root, "worktree", "add", "-q", "--detach", str(tmp_path / "linked"))
+    repo = Repository.open(tmp_path / "linked")
+    assert repo.root == tmp_path / "linked"
+    assert repo.common_dir == root / ".git"
+    repo.add_worktree(tmp_path / "copy")
+    assert repo.worktrees() == [tmp_path / "copy", tmp_path / "linked"]
+    repo.remove_worktree(tmp_path / "copy")
+    assert (tmp_path / "linked/a.py").exists()
+
+
+def test_nothing_of_the_repository_runs(make_repo, tmp_path: Path) -> None:
+    mark, script = evil(tmp_path)
+    root = make_repo({"a.py": "", ".gitattributes": "*.py filter=evil\n"})
+    for hook in ("post-checkout", "reference-transaction", "post-index-change"):
+        (root / ".git/hooks").mkdir(exist_ok=True)
+        (root / ".git/hooks" / hook).symlink_to(script)
+    for key in ("core.fsmonitor", "filter.evil.clean", "filter.evil.smudge", "core.pager"):
+        make_repo.git(root, "config", key, script)
+    make_repo.git(root, "config", "core.hooksPath", str(root / ".git/hooks"))
+    repo = Repository.open(root)
+    repo.listing()
+    repo.add_worktree(tmp_path / "copy")
+    repo.remove_worktree(tmp_path / "copy")
+    assert not mark.exists()
+
+
+def test_variables_of_a_surrounding_hook_do_not_reach_git(
+    make_repo, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = make_repo({"a.py": ""})
+    other = make_repo({"b.py": ""}, "other")
+    monkeypatch.setenv("GIT_DIR", str(other / ".git"))
+    monkeypatch.setenv("GIT_WORK_TREE", str(other))
+    monkeypatch.setenv("GIT_INDEX_FILE", str(other / ".git/index"))
+    repo = Repository.open(root)
+    assert repo.root == root
+    assert repo.listing().files == ("a.py",)
+    assert os.environ["GIT_DIR"] == str(other / ".git")
+
+
+def test_the_index_is_not_touched(make_repo) -> None:
+    root = make_repo({"a.py": "1\n"})
+    (root / "a.py").write_text("2\n")
+    before = (root / ".git/index").read_bytes()
+    Repository.open(root).listing()
+    assert (root / ".git/index").read_bytes() == before
+
+
+def test_a_missing_git_is_a_usage_error(make_repo, monkeypatch: pytest.MonkeyPatch) -> None:
+    root = make_repo({"a.py": ""})
+    monkeypatch.setenv("PATH", "/nowhere")
+    with pytest.raises(UsageError, match="install git"):
+        Repository.open(root)
