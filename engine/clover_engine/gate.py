@@ -2,9 +2,9 @@
 
 How sure a model is of its tokens is not how often its text is right, and how the two belong
 together differs from model to model. For models that were measured there is a curve, by the name
-that `InfillResult.model` has: `bench/suggest/calibrate.py` compares the model's certainty with held-out
-code and prints it; run it again for every new checkpoint. Every other model is taken at its word,
-cautiously: see `unmeasured_probability`.
+that `InfillResult.model` has: `bench/suggest/calibrate.py` compares the model's certainty with
+held-out code and prints it; run it again for every new checkpoint. Every other model is taken at
+its word, cautiously: see `unmeasured_probability`.
 """
 
 from __future__ import annotations

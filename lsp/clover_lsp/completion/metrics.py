@@ -1,4 +1,4 @@
-"""Where the time of suggestions goes, for `bench/editor/lsp.py` and the log. Kept in memory only."""
+"""Where the time of suggestions goes, for `bench.editor.lsp` and the log. Kept in memory only."""
 
 from __future__ import annotations
 

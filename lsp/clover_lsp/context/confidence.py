@@ -41,8 +41,8 @@ def features(lookup: Lookup) -> tuple[float, ...]:
 def confidence(lookup: Lookup) -> float:
     """0..1: the share of such look-ups whose first line is exactly what stands there.
 
-    A logistic model of `features`. `WEIGHTS` were fitted by ``python -m bench.suggest.lookup --fit`` on
-    eight held-out packages, half of the holes whole lines and half within a line; the same command
+    A logistic model of `features`. `WEIGHTS` were fitted by
+    ``python -m bench.suggest.lookup --fit`` on eight held-out packages, half of the holes whole lines and half within a line; the same command
     without ``--fit`` prints how well it holds on others.
     """
     score = sum(w * x for w, x in zip(WEIGHTS, features(lookup), strict=True))

@@ -2,7 +2,7 @@
 
 The model only reorders the contents of one hole: what it says is taken relative to the hole's
 median content and within bounds, so that a line as a whole neither gains nor loses by having been
-scored, and a small model cannot bury a candidate. `bench/fix/rank.py` measures and fits the weights.
+scored, and a small model cannot bury a candidate. `bench/fix/rank.py` fits the weights.
 """
 
 from __future__ import annotations
