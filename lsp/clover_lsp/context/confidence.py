@@ -42,8 +42,9 @@ def confidence(lookup: Lookup) -> float:
     """0..1: the share of such look-ups whose first line is exactly what stands there.
 
     A logistic model of `features`. `WEIGHTS` were fitted by
-    ``python -m bench.suggest.lookup --fit`` on eight held-out packages, half of the holes whole lines and half within a line; the same command
-    without ``--fit`` prints how well it holds on others.
+    ``python -m bench.suggest.lookup --fit`` on eight held-out packages, half of the holes whole
+    lines and half within a line; the same command without ``--fit`` prints how well it holds on
+    others.
     """
     score = sum(w * x for w, x in zip(WEIGHTS, features(lookup), strict=True))
     return 1.0 / (1.0 + math.exp(-max(-30.0, min(30.0, score))))
