@@ -9,19 +9,24 @@ import sys
 import pytest
 
 import clover_code
+import clover_engine.choice
+import clover_engine.clients
+import clover_engine.privacy
 import clover_lsp
 import clover_patcher
 
 HEAVY = ("torch", "numpy", "safetensors", "tokenizers", "transformers")
 LIGHT_ENGINE = (
-    "api", "errors", "gate", "local", "model.config", "plan", "process", "serving.launch",
-    "serving.supervisor", "sizes", "testing", "validation", "worker",
+    "api", "errors", "gate", "model.config", "serving.launch", "serving.supervisor", "testing",
+    "validation", "worker", "worker.local", "worker.process", "worker.serve", "capacity.plan",
+    "capacity.sizes",
 )  # fmt: skip
 
 
 def light_modules() -> list[str]:
     names = [f"clover_engine.{name}" for name in LIGHT_ENGINE]
-    for package in (clover_code, clover_lsp, clover_patcher):
+    light = (clover_engine.choice, clover_engine.clients, clover_engine.privacy)
+    for package in (clover_code, clover_lsp, clover_patcher, *light):
         found = pkgutil.walk_packages(package.__path__, package.__name__ + ".")
         names += [m.name for m in found if not m.name.endswith("__main__")]
     return names
