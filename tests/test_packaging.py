@@ -24,12 +24,14 @@ WEIGHTS = "clover_engine/weights/nano"
 MAX_LINES = 420
 
 ENGINE_CLIENT = {"clover_engine.api", "clover_engine.errors", "clover_engine.gate"}
-CLIENTS = ("address", "llamacpp", "sglang")
-ENGINES = {"clover_engine.worker.local", *(f"clover_engine.clients.{n}" for n in CLIENTS)}
+CLIENTS = {"clover_engine.clients.address"}
+PRIVATE = ("discreet", "ignore", "redaction", "secrets")
+PRIVACY = {f"clover_engine.privacy.{n}" for n in PRIVATE}
+CHOICE = {f"clover_engine.choice.{n}" for n in ("engines", "wanted")}
 ALLOWED = {
     "clover_engine": {"clover_engine"},
-    "clover_patcher": {"clover_patcher", *ENGINE_CLIENT},
-    "clover_lsp": {"clover_lsp", "clover_patcher", *ENGINE_CLIENT, *ENGINES},
+    "clover_patcher": {"clover_patcher", *ENGINE_CLIENT, *PRIVACY},
+    "clover_lsp": {"clover_lsp", "clover_patcher", *ENGINE_CLIENT, *PRIVACY, *CHOICE, *CLIENTS},
     "clover_code": {*ROOMS},
 }
 
@@ -56,6 +58,16 @@ def test_imports_go_one_way(package: str) -> None:
         if name.partition(".")[0] in ROOMS and not {name, name.partition(".")[0]} & ALLOWED[package]
     ]
     assert not wrong
+
+
+def test_an_engine_is_chosen_without_the_language_server() -> None:
+    """Of the commands, only those about editors know the server's package."""
+    users = {
+        path.name
+        for path in modules("clover_code")
+        if any(name.startswith("clover_lsp") for name in imports("clover_code", path))
+    }
+    assert users == {"context_cmd.py", "lsp_cmd.py", "stats_cmd.py"}
 
 
 def test_only_one_module_uses_gitpython() -> None:

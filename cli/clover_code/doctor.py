@@ -21,7 +21,7 @@ from typing import Any
 
 from clover_code import __version__
 from clover_code.doctor_servers import look_at_servers
-from clover_code.engine_option import ENGINES, add_engine_arguments, settings_for
+from clover_code.engine_option import ENGINES, add_engine_arguments, wanted_by
 from clover_code.errors import UserError
 from clover_engine.api import Health, InfillRequest
 from clover_engine.checkpoint.known import candidate_at
@@ -94,7 +94,7 @@ def run(args: argparse.Namespace) -> int:
     """Runs the subcommand and returns its exit code."""
     if args.plan:
         return run_plan(args)
-    settings = settings_for(args)
+    wanted = wanted_by(args)
     checks = [check_python(), check_self(), check_git()]
     checks += (check_package(name, base_install_command()) for name in BASE_PACKAGES)
     custom_worker = bool(os.environ.get("CLOVER_WORKER"))
@@ -106,7 +106,7 @@ def run(args: argparse.Namespace) -> int:
         check, health = check_engine()
         checks.append(check)
     if not args.no_start:
-        looks = look_at_servers(settings)
+        looks = look_at_servers(wanted)
         checks += (Check(name, not fix, detail, fix) for name, detail, fix in looks)
     report(checks, health, args.json)
     return 0 if all(check.ok for check in checks) else 1

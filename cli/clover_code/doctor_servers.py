@@ -11,28 +11,29 @@ from clover_engine.api import InfillRequest
 from clover_engine.errors import EngineError
 
 if TYPE_CHECKING:
-    from clover_lsp.engines.servers import Server
-    from clover_lsp.settings.settings import Settings
+    from clover_engine.choice.servers import Server
+    from clover_engine.choice.wanted import Wanted
 
 ANSWER_S = 30.0
 
 
 def look_at_servers(
-    settings: Settings, environ: Mapping[str, str] = os.environ
+    wanted: Wanted, environ: Mapping[str, str] = os.environ
 ) -> Iterator[tuple[str, str, str]]:
     """For every server that has an address: its name, what it said, and what mends it (empty
     where it answers)."""
-    from clover_lsp.engines.servers import SERVERS, configured
+    from clover_engine.choice.servers import configured
+    from clover_engine.choice.wanted import SERVERS
 
     for name in SERVERS:
-        server = configured(name, settings, environ)
-        if server is not None and settings.engine in ("auto", name):
+        server = configured(name, wanted, environ)
+        if server is not None and wanted.engine in ("auto", name):
             detail, fix = _look_at(server)
             yield name, detail, fix
 
 
 def _look_at(server: Server) -> tuple[str, str]:
-    from clover_lsp.engines.servers import served_engine, where_to_set
+    from clover_engine.choice.servers import served_engine, where_to_set
 
     fix = f"start the server, or set {where_to_set(server.name)} to where it listens"
     try:

@@ -14,7 +14,7 @@ from clover_code.errors import UserError
 
 if TYPE_CHECKING:
     from clover_engine.api import Engine
-    from clover_lsp.settings.settings import Settings
+    from clover_engine.choice.wanted import Wanted
 
 SERVERS = ("sglang", "llamacpp")
 ENGINES = ("auto", "embedded", *SERVERS, "none")
@@ -53,40 +53,46 @@ def chosen_settings(args: argparse.Namespace) -> dict[str, Any]:
         raise UserError("--engine-url is a server's: add --engine sglang or --engine llamacpp")
     chosen: dict[str, Any] = {} if args.engine is None else {"engine": args.engine}
     if args.engine_url is not None:
-        chosen[args.engine] = {"url": args.engine_url}
-        _require_address(chosen)
+        chosen[args.engine] = {"url": _require_address(args.engine_url)}
     return chosen
 
 
-def _require_address(chosen: dict[str, Any]) -> None:
-    from clover_lsp.settings.read import read_settings
+def _require_address(url: str) -> str:
+    from clover_engine.clients.address import Address
+    from clover_engine.errors import RequestError
 
-    _, complaints = read_settings(chosen)
-    if complaints:
-        raise UserError("--engine-url must be an address like http://127.0.0.1:8080, no password")
+    try:
+        return Address.parse(url).url
+    except RequestError:
+        raise UserError(
+            "--engine-url must be an address like http://127.0.0.1:8080, no password"
+        ) from None
 
 
-def settings_for(args: argparse.Namespace) -> Settings:
-    """The same as `Settings`. Raises UserError where a server was named and has no address."""
-    from clover_lsp.engines.servers import configured
-    from clover_lsp.settings.read import read_settings
+def wanted_by(args: argparse.Namespace) -> Wanted:
+    """The engine that the arguments choose. Raises UserError where a server was named and has no
+    address."""
+    from clover_engine.choice.servers import configured
+    from clover_engine.choice.wanted import Wanted, WantedServer
 
-    settings, _ = read_settings(chosen_settings(args))
-    name = settings.engine
-    if (name == "sglang" or name == "llamacpp") and configured(name, settings, os.environ) is None:
+    chosen = chosen_settings(args)
+    servers = {name: WantedServer(**chosen[name]) for name in SERVERS if name in chosen}
+    wanted = Wanted(chosen.get("engine", "auto"), **servers)
+    name = wanted.engine
+    if (name == "sglang" or name == "llamacpp") and configured(name, wanted, os.environ) is None:
         raise UserError(
             f"--engine {name} needs the server's address: add --engine-url URL, or set "
             f"CLOVER_{name.upper()}_URL"
         )
-    return settings
+    return wanted
 
 
 @contextmanager
 def opened(args: argparse.Namespace) -> Iterator[Engine | None]:
     """The engine that the arguments choose, or None; closed at the end. Nothing starts yet."""
-    from clover_lsp.engines.choice import choose_engines
+    from clover_engine.choice.engines import choose_engines
 
-    engines = choose_engines(settings_for(args))
+    engines = choose_engines(wanted_by(args))
     embedded_only = len(engines.providers) == 1 and not engines.providers[0].is_served
     try:
         with _notes():
@@ -99,7 +105,7 @@ def opened(args: argparse.Namespace) -> Iterator[Engine | None]:
 @contextmanager
 def _notes() -> Iterator[None]:
     """What the choice of engines logs (who gets the code, who is away) is for the user."""
-    log, notes = logging.getLogger("clover_lsp"), _Notes(logging.WARNING)
+    log, notes = logging.getLogger("clover_engine.choice"), _Notes(logging.WARNING)
     log.addHandler(notes)
     try:
         yield

@@ -23,6 +23,8 @@ from lsprotocol import types
 from pygls.capabilities import ServerCapabilitiesBuilder
 from pygls.lsp.server import LanguageServer
 
+from clover_engine.choice.engines import Engines, choose_engines
+from clover_engine.choice.wanted import Wanted
 from clover_lsp.completion.completer import Completer
 from clover_lsp.completion.metrics import Metrics
 from clover_lsp.completion.offers import Offers
@@ -35,7 +37,6 @@ from clover_lsp.documents.documents import Documents, Snapshot, uri_path
 from clover_lsp.documents.notebooks import Notebooks
 from clover_lsp.documents.text import Encoding
 from clover_lsp.documents.workspace import Workspace
-from clover_lsp.engines.choice import Engines, choose_engines
 from clover_lsp.settings.read import read_settings
 from clover_lsp.settings.settings import SECTION, Settings
 from clover_lsp.status import Kind, Report, Status
@@ -75,7 +76,7 @@ class CloverServer(LanguageServer):
     def __init__(
         self,
         version: str = "",
-        engines: Callable[[Settings], Engines] | None = None,
+        engines: Callable[[Wanted], Engines] | None = None,
         fixed_settings: object = None,
     ) -> None:
         """`version` is what clients are told; `engines` replaces the choice by setting (tests).
@@ -197,9 +198,8 @@ class CloverServer(LanguageServer):
                     types.ShowMessageParams(kind, f"clover-code: {complaint.text}")
                 )
         before, self.settings = self.settings, settings
-        engines = [(s.engine, s.sglang, s.llamacpp) for s in (before, settings)]
-        if engines[0] != engines[1] or not self.engine.providers:
-            old, self.engine = self.engine, self._make_engines(settings)
+        if before.wanted != settings.wanted or not self.engine.providers:
+            old, self.engine = self.engine, self._make_engines(settings.wanted)
             self.engine.changed = self.engine_changed
             self.workers.background.submit(old.close)
         for call in self._on_settings:

@@ -9,6 +9,9 @@ import sys
 import pytest
 
 import clover_code
+import clover_engine.choice
+import clover_engine.clients
+import clover_engine.privacy
 import clover_lsp
 import clover_patcher
 
@@ -37,7 +40,8 @@ for name in sys.argv[2:]:
 
 def light_modules() -> list[str]:
     names = [f"clover_engine.{name}" for name in LIGHT_ENGINE]
-    for package in (clover_code, clover_lsp, clover_patcher):
+    light = (clover_engine.choice, clover_engine.clients, clover_engine.privacy)
+    for package in (clover_code, clover_lsp, clover_patcher, *light):
         found = pkgutil.walk_packages(package.__path__, package.__name__ + ".")
         names += [m.name for m in found if not m.name.endswith("__main__")]
     return names

@@ -14,7 +14,6 @@ import shlex
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from pathlib import Path
@@ -23,8 +22,9 @@ from typing import Any
 from lsprotocol import types
 from pygls.lsp.client import LanguageClient
 
+from clover_engine.testing.waiting import WAIT_S, until
+
 WORKER = Path(__file__).parent / "scripted_worker.py"
-WAIT_S = 60.0
 """Longest wait for anything: a hang fails, a slow machine does not."""
 AUTOMATIC = types.InlineCompletionTriggerKind.Automatic
 INVOKED = types.InlineCompletionTriggerKind.Invoked
@@ -83,15 +83,6 @@ class Script:
 
 def at_least(found: list[Any], count: int) -> list[Any] | None:
     return found if len(found) >= count else None
-
-
-def until(look: Callable[[], Any], timeout_s: float = WAIT_S) -> Any:
-    """What `look` returns once it is truthy."""
-    end = time.monotonic() + timeout_s
-    while not (found := look()):
-        assert time.monotonic() < end, "waited too long"
-        time.sleep(0.005)
-    return found
 
 
 class Editor:

@@ -6,8 +6,8 @@ import threading
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
+from clover_engine.privacy.secrets import redact
 from clover_lsp.context.paths import lf
-from clover_lsp.context.secrets import redact
 from clover_lsp.context.symbols import Symbols, identifiers
 
 WINDOW_LINES = 30

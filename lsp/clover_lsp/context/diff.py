@@ -7,9 +7,9 @@ import logging
 from dataclasses import dataclass
 from pathlib import Path
 
-from clover_lsp.context.ignore import IgnoreRules
+from clover_engine.privacy.ignore import IgnoreRules
+from clover_engine.privacy.secrets import redact
 from clover_lsp.context.paths import lf
-from clover_lsp.context.secrets import redact
 
 LOG = logging.getLogger(__name__)
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from clover_engine.api import CancelToken
+from clover_engine.privacy.redaction import Redacted
 from clover_lsp.context import candidates as find
 from clover_lsp.context.buffers import Buffer, Buffers
 from clover_lsp.context.diff import Hunk
@@ -20,7 +21,6 @@ from clover_lsp.context.known import Known
 from clover_lsp.context.lookup import Query, Source, own_sources, search
 from clover_lsp.context.paths import lf, same_notebook, to_path
 from clover_lsp.context.rank import Rejected, choose
-from clover_lsp.context.redaction import Redacted
 from clover_lsp.context.roots import Roots
 from clover_lsp.context.sources import candidates, read_sources
 from clover_lsp.context.store import Reader

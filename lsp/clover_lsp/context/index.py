@@ -10,8 +10,8 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from clover_engine.privacy.ignore import IgnoreRules
 from clover_lsp.context.client import IndexProcess, Message
-from clover_lsp.context.ignore import IgnoreRules
 from clover_lsp.context.store import Reader, remove, store_path
 from clover_lsp.context.symbols import Definition, Import, Symbols
 from clover_lsp.context.types import IndexStatus

@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from clover_lsp.context.ignore import IgnoreRules, secret_file, unfit_file
+from clover_engine.privacy.ignore import IgnoreRules, secret_file, unfit_file
 from clover_lsp.context.index import Index
 from clover_lsp.context.paths import relative, to_path
 from clover_lsp.context.types import IndexStatus

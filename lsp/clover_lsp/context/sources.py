@@ -8,8 +8,8 @@ from collections.abc import Collection, Sequence
 from functools import lru_cache
 from pathlib import Path
 
+from clover_engine.privacy.secrets import redact
 from clover_lsp.context.lookup import Query, Source
-from clover_lsp.context.secrets import redact
 from clover_lsp.context.store import Reader, StoredFile
 from clover_lsp.context.symbols import identifiers, line_hash, word_hash
 

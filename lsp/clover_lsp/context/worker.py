@@ -27,9 +27,9 @@ from dataclasses import astuple
 from pathlib import Path
 from typing import Any
 
-from clover_lsp.context.ignore import Found, IgnoreRules
+from clover_engine.privacy.ignore import Found, IgnoreRules
+from clover_engine.privacy.secrets import has_secret
 from clover_lsp.context.languages import language_of
-from clover_lsp.context.secrets import has_secret
 from clover_lsp.context.store import Writer
 from clover_lsp.context.symbols import Symbols, grams, parse, unfit
 from clover_lsp.context.watch import MAX_FOLDERS

@@ -13,12 +13,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from clover_engine.choice.wanted import EngineName, Wanted, WantedServer
 from clover_engine.gate import SHOWN_CONFIDENCE
 
 SECTION = "clover"
 
-EngineName = Literal["auto", "embedded", "sglang", "llamacpp", "none"]
-ServerName = Literal["sglang", "llamacpp"]
 MultiLine = Literal["auto", "never"]
 
 
@@ -240,7 +239,16 @@ class Settings:
         "`clover-code stats`. The counts are never sent anywhere and contain no code.",
     )
 
+    @property
+    def wanted(self) -> Wanted:
+        """The part that chooses the engine."""
+        return Wanted(self.engine, _server(self.sglang), _server(self.llamacpp))
+
     def suggests(self, language: str) -> bool:
         """Are suggestions switched on for the language?"""
         chosen = self.completion.languages
         return self.completion.enabled and chosen.get(language, chosen.get("*", True))
+
+
+def _server(given: SglangSettings | LlamacppSettings) -> WantedServer:
+    return WantedServer(given.url, given.api_key, given.model, given.ca_file)

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from clover_engine.privacy.ignore import IgnoreRules
 from clover_lsp.context.diff import MAX_BYTES, Hunk, changed, hunks
-from clover_lsp.context.ignore import IgnoreRules
 
 OLD = "".join(f"line_{n} = {n}\n" for n in range(20))
 

@@ -183,3 +183,14 @@ def dict_params(params: dict[str, Any]) -> Any:
     from lsprotocol import types
 
     return types.DidChangeConfigurationParams(**params)
+
+
+def test_keys_and_passwords_stand_in_no_complaint() -> None:
+    secret = "ghp_" + "a1B2c3D4e5" * 4
+    settings, _ = read_settings({"sglang": {"url": "http://127.0.0.1:1", "apiKey": secret}})
+    assert settings.sglang.api_key == settings.wanted.sglang.api_key == secret
+    assert secret not in repr(settings)
+    _, [complaint] = read_settings({"sglang": {"apiKey": [secret]}})
+    assert secret not in complaint.text and "clover.sglang.apiKey" in complaint.text
+    _, [complaint] = read_settings({"sglang": {"url": f"http://me:{secret}@host"}})
+    assert secret not in complaint.text and "without a password" in complaint.text

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from clover_lsp.context.ignore import IgnoreRules, secret_file, unfit_file
+from clover_engine.privacy.ignore import IgnoreRules, secret_file, unfit_file
 
 FILES = [
     "a.py", "a.log", "keep.log", "build/x.py", "src/build/y.py", "src/a.py", "src/a.tmp",

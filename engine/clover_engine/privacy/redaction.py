@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 
-from clover_lsp.context.secrets import redact
+from clover_engine.privacy.secrets import redact
 
 _KEPT = 32
 

@@ -1,24 +1,21 @@
 """The engines there are: the embedded model, and the model servers that are configured.
 
-A server's address, key and model come from the settings, else from the environment: its address
-from CLOVER_SGLANG_URL or CLOVER_LLAMACPP_URL, the rest from the same name with API_KEY, MODEL or
-CA_FILE at its end. Keys stand in no log, no status and no `repr`.
+A server's address, key and model are what the user chose (`wanted.py`), else they come from the
+environment: its address from CLOVER_SGLANG_URL or CLOVER_LLAMACPP_URL, the rest from the same name
+with API_KEY, MODEL or CA_FILE at its end. Keys stand in no log, no status and no `repr`.
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Final
 
 from clover_engine.api import Engine
+from clover_engine.choice.providers import Provider, ServedProvider
+from clover_engine.choice.wanted import ServerName, Wanted
 from clover_engine.errors import RequestError
-from clover_lsp.engines.providers import Provider, ServedProvider
-from clover_lsp.settings.settings import SECTION, ServerName, Settings
 
-SERVERS: Final[Sequence[ServerName]] = ("sglang", "llamacpp")
-"""In the order in which `auto` tries them."""
 NANO_LANGUAGES = frozenset({"python"})
 """What the shipped model was trained on."""
 
@@ -46,9 +43,9 @@ class Server:
         return ""
 
 
-def configured(name: ServerName, settings: Settings, environ: Mapping[str, str]) -> Server | None:
+def configured(name: ServerName, wanted: Wanted, environ: Mapping[str, str]) -> Server | None:
     """The server of that name; None where nobody gave its address."""
-    chosen = settings.sglang if name == "sglang" else settings.llamacpp
+    chosen = wanted.server(name)
 
     def either(setting: str, variable: str) -> str:
         return setting or environ.get(f"CLOVER_{name.upper()}_{variable}", "").strip()
@@ -67,14 +64,14 @@ def configured(name: ServerName, settings: Settings, environ: Mapping[str, str])
 
 def where_to_set(name: ServerName) -> str:
     """The names under which a user gives the address."""
-    return f"{SECTION}.{name}.url or CLOVER_{name.upper()}_URL"
+    return f"clover.{name}.url or CLOVER_{name.upper()}_URL"
 
 
 def server_provider(
-    name: ServerName, settings: Settings, environ: Mapping[str, str]
+    name: ServerName, wanted: Wanted, environ: Mapping[str, str]
 ) -> ServedProvider | None:
     """The server's provider; None where nobody gave its address. Connects to nothing yet."""
-    server = configured(name, settings, environ)
+    server = configured(name, wanted, environ)
     if server is None:
         return None
     where = "" if "@" in server.url else server.url  # a password, perhaps
@@ -90,7 +87,7 @@ def server_provider(
 def served_engine(server: Server) -> Engine:
     """The server as an engine that is never sent a secret. Raises RequestError for an address
     that cannot be used; connects to nothing yet."""
-    from clover_lsp.engines.discreet import DiscreetEngine
+    from clover_engine.privacy.discreet import DiscreetEngine
 
     if server.name == "sglang":
         from clover_engine.clients.sglang import SGLangEngine

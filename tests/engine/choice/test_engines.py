@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import threading
 import time
 from collections.abc import Callable
@@ -11,13 +10,13 @@ from typing import Any
 import pytest
 
 from clover_engine.api import CancelToken, InfillRequest, ScoreRequest
+from clover_engine.choice.engines import Engines, choose_engines
+from clover_engine.choice.providers import Provider
+from clover_engine.choice.wanted import Wanted
 from clover_engine.errors import EngineCrashed, EngineUnavailable, RequestCancelled, RequestError
 from clover_engine.testing.fakes import FakeEngine
-from clover_lsp.engines.choice import Engines, choose_engines
-from clover_lsp.engines.providers import Provider
-from clover_lsp.settings.settings import Settings
+from clover_engine.testing.waiting import until
 
-CLIENT = sys.modules["lsp_client"]
 ASK = InfillRequest("x = ")
 
 
@@ -110,7 +109,7 @@ def test_languages_that_no_model_knows() -> None:
 
 
 def test_none() -> None:
-    engines = choose_engines(Settings(engine="none"))
+    engines = choose_engines(Wanted(engine="none"))
     assert engines.interactive("python") is None
     assert "no model" in engines.describe("python")[1]
 
@@ -166,7 +165,7 @@ def test_interactive_calls_interrupt_background_ones_which_are_made_again() -> N
     assert held.began.acquire(timeout=20)
     now, found_now = started(lambda: interactive.infill(InfillRequest("now")))
     assert held.began.acquire(timeout=20)
-    CLIENT.until(lambda: "later stopped" in held.calls)
+    until(lambda: "later stopped" in held.calls)
     held.go.set()
     now.join(20)
     later.join(20)

@@ -20,7 +20,7 @@ from clover_engine.api import (
     ScoreResult,
 )
 from clover_engine.errors import Unsupported
-from clover_lsp.context.secrets import has_secret, redact
+from clover_engine.privacy.secrets import has_secret, redact
 
 
 class DiscreetEngine:

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from clover_lsp.context.redaction import Redacted
-from clover_lsp.context.secrets import entropy, has_secret, redact
+from clover_engine.privacy.redaction import Redacted
+from clover_engine.privacy.secrets import entropy, has_secret, redact
 
 GITHUB = "ghp_" + "a1B2" * 9
 FOUND = {

@@ -26,6 +26,10 @@ from clover_engine.api import (
     ScoreRequest,
     ScoreResult,
 )
+from clover_engine.choice.providers import Provider
+from clover_engine.choice.servers import embedded_provider, server_provider, where_to_set
+from clover_engine.choice.turns import Turns
+from clover_engine.choice.wanted import SERVERS, ServerName, Wanted
 from clover_engine.errors import (
     EngineError,
     EngineUnavailable,
@@ -33,10 +37,6 @@ from clover_engine.errors import (
     RequestError,
     Unsupported,
 )
-from clover_lsp.engines.providers import Provider
-from clover_lsp.engines.servers import SERVERS, embedded_provider, server_provider, where_to_set
-from clover_lsp.engines.turns import Turns
-from clover_lsp.settings.settings import ServerName, Settings
 
 log = logging.getLogger(__name__)
 
@@ -262,19 +262,19 @@ def _is_cut_off(result: InfillResult | ScoreResult | ClozeResult) -> bool:
 
 
 def choose_engines(
-    settings: Settings, environ: Mapping[str, str] = os.environ, *, alone: bool = False
+    wanted: Wanted, environ: Mapping[str, str] = os.environ, *, alone: bool = False
 ) -> Engines:
-    """The providers for the setting `engine`; `alone`: a server that is named has no stand-in.
+    """The providers for `wanted.engine`; `alone`: a server that is named has no stand-in.
 
     A server that is named without an address is a reason, in words, not an exception.
     """
-    name = settings.engine
+    name = wanted.engine
     if name == "none":
         return Engines([], "by setting")
     if name == "embedded":
         return Engines([embedded_provider()], "by setting")
-    wanted: Sequence[ServerName] = SERVERS if name == "auto" else (name,)
-    found = [server_provider(each, settings, environ) for each in wanted]
+    names: Sequence[ServerName] = SERVERS if name == "auto" else (name,)
+    found = [server_provider(each, wanted, environ) for each in names]
     servers = [provider for provider in found if provider is not None]
     embedded = [] if alone and servers else [embedded_provider()]
     if name == "auto":

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import sys
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -18,16 +17,15 @@ from clover_engine.api import (
     ScoreRequest,
     Snippet,
 )
+from clover_engine.choice.engines import SERVER_SHARE, Engines, choose_engines
+from clover_engine.choice.providers import MAX_MISSES, Provider, ServedProvider
+from clover_engine.choice.servers import configured
+from clover_engine.choice.wanted import Wanted, WantedServer
 from clover_engine.errors import EngineUnavailable, Unsupported
+from clover_engine.privacy.discreet import DiscreetEngine
 from clover_engine.testing.fakes import FakeEngine
-from clover_lsp.engines.choice import SERVER_SHARE, Engines, choose_engines
-from clover_lsp.engines.discreet import DiscreetEngine
-from clover_lsp.engines.providers import MAX_MISSES, Provider, ServedProvider
-from clover_lsp.engines.servers import configured
-from clover_lsp.settings.read import read_settings
-from clover_lsp.settings.settings import LlamacppSettings, Settings, SglangSettings
+from clover_engine.testing.waiting import until
 
-CLIENT = sys.modules["lsp_client"]
 ASK = InfillRequest("x = ", deadline_s=10)
 SECRET = "ghp_" + "a1B2c3D4e5" * 4
 TOKEN = f'token = "{SECRET}"\n'
@@ -35,14 +33,14 @@ STARS = f'token = "{"*" * len(SECRET)}"\n'
 
 
 def chosen(engine: str, environ: Mapping[str, str] | None = None, **servers: Any) -> list[str]:
-    settings = Settings(engine=engine, **servers)  # type: ignore[arg-type]
-    engines = choose_engines(settings, environ or {})
+    wanted = Wanted(engine=engine, **servers)  # type: ignore[arg-type]
+    engines = choose_engines(wanted, environ or {})
     return [f"{p.name} {p.where}".strip() for p in engines.providers]
 
 
 def test_auto_takes_the_servers_that_have_an_address_first() -> None:
-    sglang = SglangSettings("http://127.0.0.1:1")
-    llamacpp = LlamacppSettings("http://127.0.0.1:2")
+    sglang = WantedServer("http://127.0.0.1:1")
+    llamacpp = WantedServer("http://127.0.0.1:2")
     assert chosen("auto") == ["embedded"]
     assert chosen("auto", llamacpp=llamacpp) == ["llamacpp http://127.0.0.1:2", "embedded"]
     names = ["sglang http://127.0.0.1:1", "llamacpp http://127.0.0.1:2", "embedded"]
@@ -58,31 +56,26 @@ def test_the_environment_fills_what_the_settings_leave_out() -> None:
         "CLOVER_LLAMACPP_API_KEY": "k",
         "CLOVER_LLAMACPP_MODEL": "coder",
     }
-    found = configured("llamacpp", Settings(), environ)
+    found = configured("llamacpp", Wanted(), environ)
     assert found is not None
     assert (found.url, found.api_key, found.model) == ("http://gpu:8080", "k", "coder")
-    own = Settings(llamacpp=LlamacppSettings("http://127.0.0.1:2", model="own"))
+    own = Wanted(llamacpp=WantedServer("http://127.0.0.1:2", model="own"))
     found = configured("llamacpp", own, environ)
     assert found is not None and (found.url, found.model) == ("http://127.0.0.1:2", "own")
-    assert configured("sglang", Settings(), environ) is None
+    assert configured("sglang", Wanted(), environ) is None
 
 
 def test_a_server_without_an_address_is_said_and_replaced() -> None:
-    engines = choose_engines(Settings(engine="sglang"), {})
+    engines = choose_engines(Wanted(engine="sglang"), {})
     works, words = engines.describe("python")
     assert works and words.startswith("embedded")
     assert "set clover.sglang.url or CLOVER_SGLANG_URL" in words
 
 
 def test_keys_stand_nowhere() -> None:
-    settings, _ = read_settings({"sglang": {"url": "http://127.0.0.1:1", "apiKey": SECRET}})
-    assert settings.sglang.api_key == SECRET
-    assert SECRET not in repr(settings)
-    assert SECRET not in repr(configured("sglang", settings, {}))
-    _, [complaint] = read_settings({"sglang": {"apiKey": [SECRET]}})
-    assert SECRET not in complaint.text and "clover.sglang.apiKey" in complaint.text
-    _, [complaint] = read_settings({"sglang": {"url": f"http://me:{SECRET}@host"}})
-    assert SECRET not in complaint.text and "without a password" in complaint.text
+    wanted = Wanted(sglang=WantedServer("http://127.0.0.1:1", SECRET))
+    assert SECRET not in repr(wanted)
+    assert SECRET not in repr(configured("sglang", wanted, {}))
 
 
 @pytest.mark.parametrize(
@@ -95,7 +88,7 @@ def test_keys_stand_nowhere() -> None:
     ],
 )
 def test_who_gets_the_code_is_said(url: str, words: str, caplog: pytest.LogCaptureFixture) -> None:
-    engines = choose_engines(Settings(llamacpp=LlamacppSettings(url)), {})
+    engines = choose_engines(Wanted(llamacpp=WantedServer(url)), {})
     try:
         with caplog.at_level(logging.WARNING):
             assert engines.providers[0].engine is engines.providers[0].engine
@@ -108,7 +101,7 @@ def test_who_gets_the_code_is_said(url: str, words: str, caplog: pytest.LogCaptu
 
 def test_an_address_that_is_none_is_a_failure_of_the_server() -> None:
     environ = {"CLOVER_LLAMACPP_URL": f"http://me:{SECRET}@host"}
-    engines = choose_engines(Settings(engine="llamacpp"), environ)
+    engines = choose_engines(Wanted(engine="llamacpp"), environ)
     try:
         engine = engines.interactive("lua")
         assert engine is not None
@@ -211,11 +204,11 @@ def test_the_embedded_engine_stands_in_until_the_server_is_back(
     assert words.endswith("embedded fake answers meanwhile")
     asked = len(server.requests)
     assert text(engines) == "embedded" and len(server.requests) == asked, "no keystroke waits"
-    CLIENT.until(lambda: server.looks >= 1)
-    CLIENT.until(lambda: "connection refused" in engines.describe("python")[1])
+    until(lambda: server.looks >= 1)
+    until(lambda: "connection refused" in engines.describe("python")[1])
     server.available = True
-    CLIENT.until(lambda: not engines.stands_in("python"))
-    CLIENT.until(lambda: changes[-1][1] == "llamacpp big at http://127.0.0.1:8080 (auto)")
+    until(lambda: not engines.stands_in("python"))
+    until(lambda: changes[-1][1] == "llamacpp big at http://127.0.0.1:8080 (auto)")
     assert text(engines) == "server"
 
 
@@ -242,7 +235,7 @@ def test_a_server_that_is_late_leaves_time_and_is_given_up(
     assert all(s is not None and 0 < s <= 10 * SERVER_SHARE for s in sent)
     left = embedded.requests[0].deadline_s
     assert left is not None and 10 * SERVER_SHARE < left <= 10
-    CLIENT.until(lambda: not engines.stands_in("python"))
+    until(lambda: not engines.stands_in("python"))
     server.is_late = False
     assert text(engines) == "server"
 

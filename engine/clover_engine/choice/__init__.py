@@ -1,0 +1,1 @@
+"""Which engine answers: the embedded model, the servers that are configured, and who goes first."""

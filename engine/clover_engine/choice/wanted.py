@@ -1,0 +1,39 @@
+"""What a user chose: which engine, and where the servers are.
+
+The language server makes a `Wanted` of its settings, the command line of its options; what they
+leave out comes from the environment (`servers.py`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Final, Literal
+
+EngineName = Literal["auto", "embedded", "sglang", "llamacpp", "none"]
+ServerName = Literal["sglang", "llamacpp"]
+
+SERVERS: Final[tuple[ServerName, ...]] = ("sglang", "llamacpp")
+"""In the order in which `auto` tries them."""
+
+
+@dataclass(frozen=True, slots=True)
+class WantedServer:
+    """What a user said of one server; empty where nothing was said."""
+
+    url: str = ""
+    api_key: str = field(default="", repr=False)
+    model: str = ""
+    ca_file: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """The engine that a user chose; `Wanted()` is the default."""
+
+    engine: EngineName = "auto"
+    sglang: WantedServer = WantedServer()
+    llamacpp: WantedServer = WantedServer()
+
+    def server(self, name: ServerName) -> WantedServer:
+        """What was said of the server of that name."""
+        return self.sglang if name == "sglang" else self.llamacpp

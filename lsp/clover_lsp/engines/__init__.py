@@ -1,1 +1,0 @@
-"""Which engine answers, and what it may see."""
