@@ -23,7 +23,7 @@ ROOMS["clover_patcher"] = "patcher"
 WEIGHTS = "clover_engine/weights/nano"
 MAX_LINES = 420
 
-ENGINE_CLIENT = {"clover_engine.api", "clover_engine.errors", "clover_engine.gate"}
+ENGINE_CLIENT = {f"clover_engine.{n}" for n in ("api", "errors", "folders", "gate")}
 CLIENTS = ("address", "llamacpp", "sglang")
 ENGINES = {"clover_engine.worker.local", *(f"clover_engine.clients.{n}" for n in CLIENTS)}
 ALLOWED = {
