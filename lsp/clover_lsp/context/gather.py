@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from clover_engine.api import CancelToken
-from clover_engine.privacy.redaction import Redacted
+from clover_engine.privacy.secrets import redact_parts
 from clover_lsp.context import candidates as find
 from clover_lsp.context.buffers import Buffer, Buffers
 from clover_lsp.context.diff import Hunk
@@ -58,7 +58,6 @@ class Gatherer:
 
     def __init__(self, memory: Memory) -> None:
         self._memory = memory
-        self._redacted = Redacted()
 
     def explain(self, place: Place, budget_tokens: int, cancel: CancelToken | None) -> Explained:
         """The context, and why other candidates are not in it.
@@ -69,7 +68,7 @@ class Gatherer:
         withheld = memory.roots.withheld(place.uri)
         if withheld:
             return Explained(Context(replace(place, prefix="", suffix=""), withheld=withheld))
-        prefix, suffix = self._redacted.split(place.uri, place.prefix, place.suffix)
+        prefix, suffix = redact_parts(place.prefix, place.suffix)
         safe = replace(place, prefix=prefix, suffix=suffix)
         buffer = memory.buffers.get(place.uri)
         focus = Focus(lf(prefix), lf(suffix), buffer.symbols if buffer else None)
