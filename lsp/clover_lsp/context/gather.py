@@ -11,6 +11,7 @@ from pathlib import Path
 
 from clover_engine.api import CancelToken
 from clover_engine.privacy.secrets import redact_parts
+from clover_engine.privacy.uris import to_path
 from clover_lsp.context import candidates as find
 from clover_lsp.context.buffers import Buffer, Buffers
 from clover_lsp.context.diff import Hunk
@@ -19,7 +20,7 @@ from clover_lsp.context.focus import Focus
 from clover_lsp.context.index import Index
 from clover_lsp.context.known import Known
 from clover_lsp.context.lookup import Query, Source, own_sources, search
-from clover_lsp.context.paths import lf, same_notebook, to_path
+from clover_lsp.context.paths import lf, same_notebook
 from clover_lsp.context.rank import Rejected, choose
 from clover_lsp.context.roots import Roots
 from clover_lsp.context.sources import candidates, read_sources
