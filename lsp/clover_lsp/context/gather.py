@@ -10,7 +10,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from clover_engine.api import CancelToken
-from clover_engine.privacy.redaction import Redacted
+from clover_engine.privacy.secrets import redact_parts
+from clover_engine.privacy.uris import to_path
 from clover_lsp.context import candidates as find
 from clover_lsp.context.buffers import Buffer, Buffers
 from clover_lsp.context.diff import Hunk
@@ -19,7 +20,7 @@ from clover_lsp.context.focus import Focus
 from clover_lsp.context.index import Index
 from clover_lsp.context.known import Known
 from clover_lsp.context.lookup import Query, Source, own_sources, search
-from clover_lsp.context.paths import lf, same_notebook, to_path
+from clover_lsp.context.paths import lf, same_notebook
 from clover_lsp.context.rank import Rejected, choose
 from clover_lsp.context.roots import Roots
 from clover_lsp.context.sources import candidates, read_sources
@@ -58,7 +59,6 @@ class Gatherer:
 
     def __init__(self, memory: Memory) -> None:
         self._memory = memory
-        self._redacted = Redacted()
 
     def explain(self, place: Place, budget_tokens: int, cancel: CancelToken | None) -> Explained:
         """The context, and why other candidates are not in it.
@@ -69,7 +69,7 @@ class Gatherer:
         withheld = memory.roots.withheld(place.uri)
         if withheld:
             return Explained(Context(replace(place, prefix="", suffix=""), withheld=withheld))
-        prefix, suffix = self._redacted.split(place.uri, place.prefix, place.suffix)
+        prefix, suffix = redact_parts(place.prefix, place.suffix)
         safe = replace(place, prefix=prefix, suffix=suffix)
         buffer = memory.buffers.get(place.uri)
         focus = Focus(lf(prefix), lf(suffix), buffer.symbols if buffer else None)

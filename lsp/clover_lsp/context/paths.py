@@ -2,29 +2,9 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
-from urllib.parse import unquote, urlsplit
 
-_FILE_SCHEMES = ("file", "vscode-notebook-cell")
-
-
-def to_path(uri: str) -> Path | None:
-    """The file behind a URI; None for documents that are on no disk (untitled, git, …).
-
-    A cell of a notebook has the notebook's path.
-    """
-    try:
-        parts = urlsplit(uri)
-    except ValueError:
-        return None
-    if parts.scheme not in _FILE_SCHEMES:
-        return None
-    path = unquote(parts.path, errors="surrogateescape")
-    if os.name == "nt":
-        path = path.lstrip("/") if path[2:3] == ":" else path
-        path = f"//{parts.netloc}{path}" if parts.netloc else path
-    return Path(path) if path and "\0" not in path else None
+from clover_engine.privacy.uris import to_path
 
 
 def same_notebook(one: str, other: str) -> bool:

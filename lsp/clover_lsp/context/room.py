@@ -18,13 +18,13 @@ from functools import partial
 from pathlib import Path
 
 from clover_engine.api import CancelToken
+from clover_engine.privacy.uris import to_path
 from clover_lsp.context.buffers import Buffer, Buffers
 from clover_lsp.context.diff import Hunk, changed
 from clover_lsp.context.edits import EditLog
 from clover_lsp.context.gather import Explained, Gatherer, Memory
 from clover_lsp.context.index import Index
 from clover_lsp.context.languages import language_of
-from clover_lsp.context.paths import to_path
 from clover_lsp.context.roots import Roots
 from clover_lsp.context.symbols import MAX_BYTES
 from clover_lsp.context.types import Context, Edit, IndexStatus, Place, Problem
@@ -60,7 +60,7 @@ class Room:
 
     def __init__(self, options: RoomOptions | None = None) -> None:
         self.options = options or RoomOptions()
-        self._roots = Roots(self._new_index)
+        self._roots = Roots(self._new_index, self.options.exclude)
         self._buffers, self._edits = Buffers(), EditLog()
         self._problems: dict[str, tuple[Problem, ...]] = {}
         self._hunks: dict[Path, list[Hunk]] = {}

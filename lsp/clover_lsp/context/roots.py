@@ -6,9 +6,10 @@ import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from clover_engine.privacy.ignore import IgnoreRules, secret_file, unfit_file
+from clover_engine.privacy.uris import to_path
+from clover_engine.privacy.withheld import Withheld
 from clover_lsp.context.index import Index
-from clover_lsp.context.paths import relative, to_path
+from clover_lsp.context.paths import relative
 from clover_lsp.context.types import IndexStatus
 
 _STATES = ("failed", "indexing", "ready")
@@ -17,11 +18,12 @@ _STATES = ("failed", "indexing", "ready")
 class Roots:
     """Any thread; the dictionary of indexes is replaced as a whole."""
 
-    def __init__(self, new_index: Callable[[Path], Index]) -> None:
-        self._new_index = new_index
+    def __init__(self, new_index: Callable[[Path], Index], exclude: Sequence[str] = ()) -> None:
+        """`exclude`: the user's patterns of files that nobody may read."""
+        self._new_index, self._exclude = new_index, tuple(exclude)
         self._folders: tuple[Path, ...] = ()
         self._indexes: dict[Path, Index] = {}
-        self._verdicts: dict[str, tuple[IgnoreRules | None, str]] = {}
+        self._withheld = Withheld((), self._exclude)
 
     def set(self, folders: Sequence[str]) -> list[Index]:
         """Takes these folders; one within another is part of that one. Returns what is left over.
@@ -35,7 +37,7 @@ class Roots:
         old = self._indexes
         self._indexes = {path: old.get(path) or self._new_index(path) for path in kept}
         self._folders = tuple(kept)
-        self._verdicts = {}
+        self._withheld = Withheld(kept, self._exclude)
         return [index for path, index in old.items() if path not in self._indexes]
 
     @property
@@ -59,32 +61,11 @@ class Roots:
 
     def withheld(self, uri: str) -> str:
         """Why nothing of this document may be read, in words; "" if it may."""
-        index = self.locate(uri)[0]
-        rules = index.rules if index else None
-        known = self._verdicts.get(uri)
-        if known is None or known[0] is not rules:
-            known = self._verdicts[uri] = (rules, self._reason(uri))
-        return known[1]
+        return self._withheld.of_uri(uri)
 
     def forget(self) -> None:
-        """Files changed: a name may stand for another file now."""
-        self._verdicts = {}
-
-    def _reason(self, uri: str) -> str:
-        path = to_path(uri)
-        if path is None:
-            return ""
-        for named in dict.fromkeys((path, Path(os.path.realpath(path)))):
-            if secret_file(named.as_posix()):
-                return f"{path.name} is a file for secrets"
-            if unfit_file(named.name):
-                return f"{path.name} is a lock file or generated"
-            found = self.index_of(named)
-            if found is not None:
-                reason = found[0].rules.reason(found[1])
-                if reason:
-                    return reason
-        return ""
+        """Files changed: a name may stand for another file now, rules may differ."""
+        self._withheld.forget()
 
     def status(self) -> IndexStatus:
         """All indexes together: the least ready one gives the state."""

@@ -28,7 +28,7 @@ from typing import Any
 from clover_engine.folders import cache_folder
 from clover_lsp.context.symbols import Definition, Import, Symbols
 
-VERSION = 1
+VERSION = 2
 _HEADER = struct.Struct("<8sQQ")
 _MAGIC = b"CLVRGRM1"
 _LOW = 0xFFFFFFFF

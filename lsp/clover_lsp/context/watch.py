@@ -13,7 +13,7 @@ import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from clover_engine.privacy.ignore import VENDORED
+from clover_lsp.context.walk import VENDORED
 
 LOG = logging.getLogger(__name__)
 

@@ -27,11 +27,12 @@ from dataclasses import astuple
 from pathlib import Path
 from typing import Any
 
-from clover_engine.privacy.ignore import Found, IgnoreRules
+from clover_engine.privacy.ignore import IgnoreRules
 from clover_engine.privacy.secrets import has_secret
 from clover_lsp.context.languages import language_of
 from clover_lsp.context.store import Writer
 from clover_lsp.context.symbols import Symbols, grams, parse, unfit
+from clover_lsp.context.walk import Found, folders, walk
 from clover_lsp.context.watch import MAX_FOLDERS
 
 BATCH = 64
@@ -51,6 +52,7 @@ class Worker:
         self, store: Path, root: Path, exclude: list[str], answer: Callable[[Message], None]
     ) -> None:
         self.root, self.exclude, self.answer = root, exclude, answer
+        self._real_root = os.path.realpath(root)
         self.rules = IgnoreRules(root, exclude)
         self.writer = Writer(store)
         self.requests: queue.SimpleQueue[Message | None] = queue.SimpleQueue()
@@ -84,7 +86,7 @@ class Worker:
     def _scan(self, message: Message) -> Message:
         self.rules = IgnoreRules(self.root, self.exclude)
         known = self.writer.known()
-        found = list(self.rules.walk())
+        found = list(walk(self.rules))
         stale = [f for f in found if known.get(f.path, ())[1:] != (f.mtime_ns, f.size)]
         gone = known.keys() - {f.path for f in found}
         with self._transaction():
@@ -92,8 +94,8 @@ class Worker:
         self._index_all(stale, message["id"])
         changed = len(stale) + len(gone)
         compacted = self._compact(COMPACT_AFTER if changed < COMPACT_AFTER else 0)
-        folders = list(itertools.islice(self.rules.folders(), MAX_FOLDERS + 1))
-        return {"ok": True, "changed": changed, "compacted": compacted, "folders": folders}
+        inside = list(itertools.islice(folders(self.rules), MAX_FOLDERS + 1))
+        return {"ok": True, "changed": changed, "compacted": compacted, "folders": inside}
 
     def _index_all(self, files: list[Found], id_: int) -> None:
         told = 0.0
@@ -132,7 +134,7 @@ class Worker:
         """Takes one file in, or out if it is gone or may not be read."""
         full = self.root / path
         try:
-            if not allowed and (full.is_symlink() or self.rules.reason(path)):
+            if not allowed and (self._is_linked(path) or self.rules.reason(path)):
                 raise PermissionError
             stat = full.stat()
             data = full.read_bytes() if stat.st_size <= 1_000_000 else b""
@@ -146,6 +148,10 @@ class Worker:
             return
         secret = has_secret(data.decode("utf-8", "replace"))
         self.writer.put(path, kept, language, secret, parse(data, language), grams(data))
+
+    def _is_linked(self, path: str) -> bool:
+        """Whether a link leads to the file: what it stands for has a name of its own."""
+        return os.path.realpath(self.root / path) != os.path.join(self._real_root, path)
 
     def _compact(self, limit: int) -> bool:
         due = self.writer.newer_than_grams() > limit
