@@ -138,6 +138,8 @@ class _Repair:
 
     def _run(self) -> FixResult:
         self.notes += settle(self.repository)
+        if self._writes:
+            Journal(self.repository.common_dir).require_writable()
         if self.request.commit:
             self.notes += require_committable(self.repository)
         if self.engine:

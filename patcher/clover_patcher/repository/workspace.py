@@ -69,7 +69,8 @@ class Workspace:
         self.repository = repository
         self.stamps: dict[str, Stamp] = {}
         self._wanted = trees
-        self._made = trees
+        self._spare: int | None = trees
+        self._made = trees + 1
         self._first = Path()
         self._copies: Copies | None = None
         self._retiring: threading.Thread | None = None
@@ -181,11 +182,13 @@ class Workspace:
         Files in `besides` need not be up to date. Raises `OSError` where it cannot be written.
         """
         assert self._copies is not None, "the workspace is not open"
-        number, self._made = self._made, self._made + 1
         listing = self._list()
         same = listing.files == self._seen.files and not self.changed(besides)
-        if same and self._seen.stamps == self.stamps:
-            return self.tree(number)
+        if same and self._spare is not None:
+            spare, self._spare = self._spare, None
+            return self.tree(spare)
+        self._spare = None
+        number, self._made = self._made, self._made + 1
         seen = marks(self.repository.root, listing.files)
         names = self._names(listing)
         tree, stamps = self._copies.another(number, names)
