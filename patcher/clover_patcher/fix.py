@@ -1,8 +1,9 @@
 """The journey from a failing check to a validated patch in the working tree.
 
 Snapshot → baseline, twice the same failure → localise → candidates, tried in copies of the tree
-→ the best of those that pass, confirmed by a cold run of the whole check in a fresh copy →
-compare-and-swap into the working tree. Nothing is ever run in the user's tree.
+→ the best of those that pass, confirmed by a cold run of the whole check in a fresh copy of the
+tree as it is then → compare-and-swap of the patched files in the working tree. Nothing is ever
+run in the user's tree.
 """
 
 from __future__ import annotations
@@ -20,13 +21,13 @@ from clover_engine.api import CancelToken, Engine
 from clover_engine.errors import EngineError
 from clover_patcher.check.baseline import reproduce
 from clover_patcher.check.command import Check
-from clover_patcher.check.runners import AnyRunner, cautions, confirmed, start_runner
+from clover_patcher.check.runners import AnyRunner, cautions, start_runner
 from clover_patcher.deliver.commit import require_committable
 from clover_patcher.deliver.deliver import deliver
 from clover_patcher.deliver.journal import Journal
 from clover_patcher.deliver.message import Story
 from clover_patcher.deliver.recovery import settle
-from clover_patcher.edits import FileChange, changes, write_changes
+from clover_patcher.edits import FileChange, changes
 from clover_patcher.errors import (
     BaselineError,
     BudgetExceeded,
@@ -56,6 +57,7 @@ from clover_patcher.request import FixRequest, FixResult, FixStatus
 from clover_patcher.stopping import LinkedToken, stopped_by
 from clover_patcher.types import EngineUse, Location, Outcome
 from clover_patcher.validate.choice import Passing, ranked, verdict
+from clover_patcher.validate.confirm import Confirmation
 from clover_patcher.validate.trials import Feed, Pool
 
 __all__ = ["FixRequest", "FixResult", "FixStatus", "fix"]
@@ -136,6 +138,8 @@ class _Repair:
 
     def _run(self) -> FixResult:
         self.notes += settle(self.repository)
+        if self._writes:
+            Journal(self.repository.common_dir).require_writable()
         if self.request.commit:
             self.notes += require_committable(self.repository)
         if self.engine:
@@ -191,7 +195,7 @@ class _Repair:
                     try:
                         if self._confirmed(workspace, changed, runners[0]):
                             workspace.retire()
-                            return self._apply(workspace, changed, about)
+                            return self._apply(changed, about)
                     except TreeChanged as exc:
                         return self._result("tree_changed", exc.exit_code, error=str(exc), **about)
         if feed.exhausted:
@@ -250,7 +254,7 @@ class _Repair:
             self.unfrozen,
             named_files(self.words, self.cwd),
         )
-        if not (self.request.dry_run or self.request.overlay):
+        if self._writes:
             locations = writable(self.repository.root, locations)
         first = locations[0]
         message = f"{first.path}:{first.line} is the first of {len(locations)} suspicious lines"
@@ -278,27 +282,37 @@ class _Repair:
     def _confirmed(
         self, workspace: Workspace, changed: Sequence[FileChange], first: AnyRunner
     ) -> bool:
-        """Whether the whole check passes from a cold start in a fresh, patched copy."""
+        """Whether the whole check passes in a fresh copy, with what the user saves meanwhile."""
         self.tell("confirm", "running the whole check in a fresh copy", left_s=self.clock.left_s)
-        tree = workspace.fresh()
-        write_changes(tree, changed)
-        with ExitStack() as stack:
-            return confirmed(self._runner(workspace, tree, stack), first)
+        start = partial(self._runner, workspace)
+        confirmation = Confirmation(workspace, start, first, self._own_files())
+        if not confirmation.passes(changed):
+            return False
+        if self._writes and (file := confirmation.require_current(changed)):
+            self.notes.append(f"{file} changed meanwhile: the check passes with that too")
+        return True
 
-    def _apply(
-        self, workspace: Workspace, changed: Sequence[FileChange], about: dict[str, Any]
-    ) -> FixResult:
+    def _own_files(self) -> frozenset[str]:
+        """Files in the tree that this run itself writes."""
+        log = self.log.path if self.log else None
+        return (
+            frozenset() if log is None else frozenset({os.path.relpath(log, self.repository.root)})
+        )
+
+    @property
+    def _writes(self) -> bool:
+        return not (self.request.dry_run or self.request.overlay)
+
+    def _apply(self, changed: Sequence[FileChange], about: dict[str, Any]) -> FixResult:
         """Writes the patch into the working tree, unless this is a dry run.
 
-        Raises `TreeChanged` where a Python file is not what it was in the snapshot.
+        Raises `TreeChanged` where a file to be patched is not what it was in the snapshot.
         """
         self._require_going()
         request, why = self.request, about["explanation"]
-        if request.dry_run or request.overlay:
+        if not self._writes:
             return self._result("fixed", 0, **about)
         self.tell("apply", f"writing {changed[0].path}")
-        if different := workspace.changed():
-            raise TreeChanged(f"{different[0]} changed meanwhile: the patch was not applied")
         model = self.engine.use.detail if self.engine else ""
         story = Story.of(why, self.check.display, f"{about['path']}:{about['line']}", model)
         done = deliver(self.repository, changed, story, commit=request.commit)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -16,7 +17,6 @@ from clover_engine.errors import CheckpointError
 from clover_patcher import fix as fix_module
 from clover_patcher.errors import UsageError
 from clover_patcher.fix import FixRequest, FixResult, fix
-from clover_patcher.repository.git import Repository
 from clover_patcher.types import Candidate, Edit, Location
 
 PROGRAM = "def double(x):\n    return x + 3\n\n\ndef half(x):\n    return x / 2\n"
@@ -100,7 +100,7 @@ def test_the_patch_is_applied_and_nothing_else_changes(make_repo, root: Path, sc
     assert result.candidates_tried == 3
     assert result.passing == 1
     assert result.explanation and "test_double" in result.explanation.summary
-    assert Repository.open(root).worktrees() == []
+    assert not (root / ".git/worktrees").exists()
 
 
 def test_a_dry_run_changes_nothing(make_repo, root: Path, script) -> None:
@@ -152,15 +152,72 @@ def test_the_budget_is_kept(root: Path, script) -> None:
     assert time.monotonic() - started < 30
 
 
-@pytest.mark.parametrize("name", ["prog.py", "test_half.py"])
-def test_a_file_that_changes_meanwhile_stops_the_patch(root: Path, script, name: str) -> None:
-    text = (root / name).read_text() + "# the user was here\n"
-    script([[("return x * 2", 1.0)]], before_batch=lambda: (root / name).write_text(text))
+def test_a_patched_file_that_changes_meanwhile_stops_the_patch(root: Path, script) -> None:
+    text = (root / "prog.py").read_text() + "# the user was here\n"
+    script([[("return x * 2", 1.0)]], before_batch=lambda: (root / "prog.py").write_text(text))
     result = run(root)
     assert (result.status, result.exit_code, result.applied) == ("tree_changed", 4, False)
     assert result.error is not None
-    assert result.error.startswith(f"{name} changed meanwhile")
+    assert result.error.startswith("prog.py changed meanwhile")
+    assert (root / "prog.py").read_text() == text
+
+
+@pytest.mark.parametrize("name", ["test_half.py", "unrelated.py", "notes.txt", "brand_new.py"])
+def test_another_file_that_is_saved_meanwhile_does_not(root: Path, script, name: str) -> None:
+    """The confirming run shows what was saved: the patch is applied, what was saved stays."""
+    old = (root / name).read_text() if (root / name).exists() else ""
+    text = old + "# the user was here\n"
+    script([[("return x * 2", 1.0)]], before_batch=lambda: (root / name).write_text(text))
+    result = run(root)
+    assert (result.status, result.applied, result.error) == ("fixed", True, None)
+    assert (root / "prog.py").read_text() == PROGRAM.replace("x + 3", "x * 2")
     assert (root / name).read_text() == text
+
+
+def test_what_is_saved_during_the_confirming_run_takes_part_in_another(
+    root: Path, script, tmp_path: Path
+) -> None:
+    """The check itself says how often it ran cold, and what it saw of the other file then."""
+    seen = tmp_path / "seen"
+    probe = f"import helper\nopen({str(seen)!r}, 'a').write(helper.WORD + ' ')\n"
+    (root / "helper.py").write_text("WORD = 'old'\n")
+    (root / "test_probe.py").write_text(probe + "def test_probe():\n    pass\n")
+
+    class Saves:
+        def event(self, stage: str, message: str, **numbers: float) -> None:
+            if stage == "confirm":
+                seen.write_text("")
+                self.wait = threading.Thread(target=self.save)
+                self.wait.start()
+
+        def save(self) -> None:
+            while not seen.read_text():  # the confirming run has imported the old one
+                time.sleep(0.01)
+            (root / "helper.py").write_text("WORD = 'new'\n")
+
+    script([[("return x * 2", 1.0)]])
+    request = FixRequest(root=root, check=CHECK, jobs=1)
+    result = fix(request, progress=Saves())
+    assert (result.status, result.applied) == ("fixed", True), result.error
+    words = seen.read_text().split()
+    assert words == sorted(words, reverse=True) and set(words) == {"old", "new"}
+    assert any("helper.py changed meanwhile" in note for note in result.notes)
+
+
+def test_a_saved_file_with_which_the_check_does_not_pass_stops_the_patch(
+    root: Path, script
+) -> None:
+    """The fix would be right by itself; nobody asked for a patch that leaves the check failing."""
+    broken = "from prog import half\n\n\ndef test_half():\n    assert half(4) == 3\n"
+    script(
+        [[("return x * 2", 1.0)]],
+        before_batch=lambda: (root / "test_half.py").write_text(broken),
+    )
+    result = run(root)
+    assert (result.status, result.exit_code, result.applied) == ("tree_changed", 4, False)
+    assert result.error is not None and result.error.startswith("test_half.py changed meanwhile")
+    assert b"+    return x * 2\n" in result.patch
+    assert (root / "prog.py").read_text() == PROGRAM
 
 
 def test_other_changes_meanwhile_do_not_matter(root: Path, script) -> None:

@@ -102,6 +102,10 @@ class Journal:
         finally:
             os.close(lock)
 
+    def require_writable(self) -> None:
+        """Raises `UsageError` where records cannot be written, before there is anything to."""
+        os.close(self._open_lock())
+
     def staged(self, entry: Entry, number: int, target: Path) -> Path:
         """Where the new content of `target` can wait so that one rename puts it in place."""
         own = self.folder / "new"

@@ -10,18 +10,18 @@ from clover_patcher.deliver.undo import take_off_branch
 from clover_patcher.errors import PatcherError
 from clover_patcher.repository.git import Repository
 from clover_patcher.repository.leftovers import unsettled
-from clover_patcher.repository.workspace import sweep
+from clover_patcher.repository.owned import sweep
 
 
 def tidy(start: Path) -> list[str]:
-    """Settles half-written fixes and undos, and removes worktrees and folders of dead runs.
+    """Settles half-written fixes and undos, and removes folders of dead runs.
 
     Returns what the user should know, a line each. Never raises for what it finds.
     """
     try:
         repository = Repository.open(start)
         said = settle(repository)
-        sweep(repository)
+        sweep(repository.root)
     except (PatcherError, OSError):
         return []  # the command itself says what is wrong with the repository
     return said

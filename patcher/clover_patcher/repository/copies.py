@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from clover_patcher.errors import UsageError
 from clover_patcher.repository.git import Repository
+from clover_patcher.repository.gitdir import OwnGit
 from clover_patcher.repository.overlay import write_overlay
 from clover_patcher.repository.treecopy import Stamp, copy_files
 
@@ -21,14 +22,16 @@ _SCRIPT = Path(__file__).with_name("treecopy.py")
 
 
 class Copy(NamedTuple):
-    """A detached worktree with the user's files, and the stamps of what was copied."""
+    """A working tree of its own with the user's files, and the stamps of what was copied."""
 
     tree: Path
     stamps: dict[str, Stamp]
 
 
 class Copies:
-    """Makes worktrees `folder`/NUMBER/REPOSITORY with the files `names` and buffers in them.
+    """Makes trees `folder`/NUMBER/REPOSITORY with the files `names` and buffers in them.
+
+    Each has a git directory of its own (see `gitdir`).
 
     `lock` is a descriptor that copying processes keep open, so that their folder counts as in use
     until they have ended, whatever becomes of this process.
@@ -47,6 +50,7 @@ class Copies:
         self._names = names
         self._overlay = overlay
         self._lock = lock
+        self._git = OwnGit.of(repository)
         self._list = folder / "names"
         self._copies: dict[int, Future[Copy]] = {}
         self._thread: threading.Thread | None = None
@@ -56,7 +60,7 @@ class Copies:
 
     def first(self, others: Sequence[int]) -> Copy:
         """Makes copy 0, and begins to make the others in processes of their own."""
-        target = self._worktree(0)
+        target = self._begun(0)
         self._list.write_bytes(b"".join(os.fsencode(name) + b"\0" for name in self._names))
         self._copies = {number: Future() for number in others}
         self._thread = threading.Thread(target=self._make, name="copies", daemon=True)
@@ -66,8 +70,13 @@ class Copies:
     def take(self, number: int) -> Copy:
         """A copy that was begun, when it is done; one that was not is made now."""
         if number not in self._copies:
-            return self._filled(self._worktree(number))
+            return self._filled(self._begun(number))
         return self._copies[number].result()
+
+    def another(self, number: int, names: Sequence[str]) -> Copy:
+        """A copy of these files of the user's tree as they are now, and of git's state now."""
+        self._git = OwnGit.of(self._repository)
+        return self._filled(self._begun(number), names)
 
     def stop(self) -> None:
         """Makes no more copies, and waits until nothing is written any more."""
@@ -87,7 +96,7 @@ class Copies:
 
     def _copied(self, number: int) -> Copy:
         self._require_going()
-        target = self._worktree(number)
+        target = self._begun(number)
         request = {"source": str(self._repository.root), "target": str(target)}
         request["names"] = str(self._list)
         with self._guard:
@@ -111,14 +120,16 @@ class Copies:
         if self._stopped:
             raise UsageError("the run is over: no more copies are made")
 
-    def _worktree(self, number: int) -> Path:
+    def _begun(self, number: int) -> Path:
+        """A new tree with nothing but its git directory."""
         target = self._folder / str(number) / self._repository.root.name
-        target.parent.mkdir()
-        self._repository.add_worktree(target)
+        target.mkdir(parents=True)
+        self._git.write(target)
         return target
 
-    def _filled(self, target: Path) -> Copy:
-        stamps = copy_files(str(self._repository.root), self._names, str(target))
+    def _filled(self, target: Path, names: Sequence[str] | None = None) -> Copy:
+        names = self._names if names is None else names
+        stamps = copy_files(str(self._repository.root), names, str(target))
         return self._finished(target, stamps)
 
     def _finished(self, target: Path, stamps: dict[str, Stamp]) -> Copy:

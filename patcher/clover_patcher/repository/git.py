@@ -1,4 +1,4 @@
-"""The only room that touches git: finding the repository, listing files, detached worktrees.
+"""The only room that touches git: finding the repository, listing files, reading what is stored.
 
 GitPython's command runner is used and nothing else of it: every call opens a short-lived
 `Repo`, runs git in its folder, and closes it. Three rules hold for every command:
@@ -40,7 +40,6 @@ _OVERRIDES = {
     "core.fsmonitor": "false",
     "gc.auto": "0",
     "maintenance.auto": "false",
-    "worktree.useRelativePaths": "false",
     "submodule.recurse": "false",
 }
 
@@ -129,42 +128,24 @@ class Repository:
                     found.append((path, _git(repo, "cat_file", "blob", blob)))
         return found
 
-    def add_worktree(self, path: Path) -> None:
-        """Makes a detached worktree at HEAD with an index and no files.
-
-        Raises `UsageError` where git refuses, with git's own words.
-        """
-        commit = self.head() or self._empty_commit()
+    def git_dir(self) -> Path:
+        """Where HEAD and the index of this working tree are: `common_dir`, or a part of it."""
         with _repo(self.root) as repo:
-            _git(repo, "worktree", "add", "--detach", "--no-checkout", "--", str(path), commit)
-        with _repo(path) as repo:
-            _git(repo, "read_tree", "HEAD")
+            return _path(_git(repo, "rev_parse", "--absolute-git-dir")).resolve()
 
-    def remove_worktree(self, path: Path) -> None:
-        """Removes a worktree's files and its record; a worktree that is gone already is fine."""
+    def head_name(self) -> str | None:
+        """The branch that HEAD names, as a full ref, or else the commit; None for neither."""
         with _repo(self.root) as repo:
-            _git(repo, "worktree", "remove", "--force", "--force", "--", str(path), check=False)
+            out = _git(repo, "symbolic_ref", "--quiet", "HEAD", check=False)
+        return out.strip().decode() or self.head()
 
-    def worktrees(self) -> list[Path]:
-        """Paths of all linked worktrees on record, whether they still exist or not."""
-        found = []
-        for record in sorted((self.common_dir / "worktrees").glob("*/gitdir")):
-            try:
-                pointer = record.parent / _path(record.read_bytes())  # may be relative to itself
-                found.append(Path(os.path.normpath(pointer.parent)))
-            except OSError:
-                continue
-        return found
-
-    def _empty_commit(self) -> str:
-        """A commit without files or parents, for repositories that have no commit yet."""
-        person = {"NAME": "clover-code", "EMAIL": "clover-code@localhost"}
-        person["DATE"] = "1970-01-01T00:00:00Z"
-        env = {f"GIT_{role}_{k}": v for role in ("AUTHOR", "COMMITTER") for k, v in person.items()}
+    def point_head(self, name: str) -> None:
+        """Lets HEAD name what `head_name` said. For copies of our own only."""
         with _repo(self.root) as repo:
-            tree = _git(repo, "hash_object", "-t", "tree", "--", os.devnull).strip().decode()
-            made = _git(repo, "commit_tree", "-m", "Nothing yet", tree, env=env)
-        return made.strip().decode()
+            if name.startswith("refs/"):
+                _git(repo, "symbolic_ref", "HEAD", name)
+            else:
+                _git(repo, "update_ref", "--no-deref", "HEAD", name)
 
 
 def _files(root: Path, prefix: str = "") -> set[str]:

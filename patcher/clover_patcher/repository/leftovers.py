@@ -6,11 +6,9 @@ the work where the answer is yes.
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
-WORKSPACES = "clover-fix-"
-"""How the names of workspaces begin, wherever temporary folders are."""
+from clover_patcher.repository.places import folders
 
 
 def leftovers(start: Path) -> bool:
@@ -20,7 +18,7 @@ def leftovers(start: Path) -> bool:
     """
     try:
         common = _common_dir(start)
-        return common is not None and (unsettled(common) or _workspaces(common))
+        return common is not None and (unsettled(common) or any(folders()))
     except OSError:
         return False
 
@@ -30,23 +28,6 @@ def unsettled(common: Path) -> bool:
     clover = common / "clover"
     waiting = [*clover.glob("pending/*"), *clover.glob("new/*"), *clover.glob("staged-*")]
     return bool(waiting)
-
-
-def _workspaces(common: Path) -> bool:
-    for record in common.glob("worktrees/*/gitdir"):
-        if WORKSPACES.encode() in record.read_bytes():
-            return True
-    given = [os.environ[name] for name in ("TMPDIR", "TEMP", "TMP") if os.environ.get(name)]
-    places = given or ["/dev/shm", "/tmp", "/var/tmp", os.path.expanduser("~")]
-    return any(_holds_workspace(place) for place in places)
-
-
-def _holds_workspace(place: str) -> bool:
-    try:
-        with os.scandir(place) as entries:
-            return any(entry.name.startswith(WORKSPACES) for entry in entries)
-    except OSError:
-        return False
 
 
 def _common_dir(start: Path) -> Path | None:

@@ -17,12 +17,26 @@ _NEVER_COPIED = frozenset(
     {"__pycache__", "node_modules", "site-packages", "venv", ".venv", "env", "virtualenv"}
     | {"build", "dist", "htmlcov", ".tox", ".nox"}
 )
+Mark = tuple[int, int, int]
+"""A file's size, modification time in nanoseconds, and inode."""
 _IGNORED_FILES, _IGNORED_BYTES = 2_000, 32 << 20
 
 
 def total_size(root: Path, names: Iterable[str]) -> int:
     """Bytes of all files together, as far as they are there."""
     return sum(_size(f"{root}/{name}") for name in names)
+
+
+def marks(root: Path, names: Iterable[str]) -> dict[str, Mark]:
+    """By which it can be told whether files have changed; those that are not there have none."""
+    found = {}
+    for name in names:
+        try:
+            info = os.lstat(f"{root}/{name}")
+        except OSError:
+            continue
+        found[name] = (info.st_size, info.st_mtime_ns, info.st_ino)
+    return found
 
 
 def unchanged(path: str, stamp: Stamp) -> bool:

@@ -1,47 +1,51 @@
 """A place to try patches: copies of the working tree, dirty state included, outside of it.
 
-Each copy is a detached git worktree (so that checks which ask git get answers) whose files are
-the user's own bytes, copied rather than checked out: no content filter runs, no line end is
-normalised, nothing is added to the user's index or object store.
+Each copy is a repository of its own (so that checks which ask git get answers, and what they do to
+it stays there) whose files are the user's own bytes, copied rather than checked out: no content
+filter runs, no line end is normalised, nothing is added to the user's index or object store.
 
-A workspace holds a lock while it is in use. One that a killed run left behind is removed, with
-its worktree records, when the next run starts.
+A workspace holds a lock while it is in use. One that a killed run left behind is removed when the
+next command starts (see `owned`).
 """
 
 from __future__ import annotations
 
 import errno
-import fcntl
-import json
 import os
-import shutil
-import stat
-import tempfile
 import threading
-import time
-from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
-from dataclasses import replace
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
+from stat import S_IMODE
 from types import TracebackType
-from typing import Any
 
 from clover_patcher.edits import sha256
 from clover_patcher.errors import TreeChanged, UsageError
+from clover_patcher.repository import places
 from clover_patcher.repository.copies import Copies
 from clover_patcher.repository.git import Listing, Repository
-from clover_patcher.repository.leftovers import WORKSPACES
 from clover_patcher.repository.overlay import require_overlay
-from clover_patcher.repository.snapshot import total_size, unchanged, worth_copying
+from clover_patcher.repository.owned import Claim, claim, release, remove_folders, sweep
+from clover_patcher.repository.snapshot import Mark, marks, total_size, unchanged, worth_copying
 from clover_patcher.repository.treecopy import Stamp
 
-_LOCK, _OWNER = "lock", "owner.json"
-_MEMORY, _MEMORY_BYTES, _ROOM = Path("/dev/shm"), 64 << 20, 16
-"""A file system in memory, the largest tree that goes there, and how often it must fit."""
-_REMOVERS = 2
-_YOUNG_S = 60.0
-"""A folder without a lock file is left alone this long: its run may just be starting."""
+_MEMORY_BYTES, _ROOM = 64 << 20, 16
+"""The largest tree that goes to a file system in memory, and how often it must fit there."""
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """The user's files as a copy was made of them: stamps of Python files, marks of others."""
+
+    files: tuple[str, ...]
+    stamps: Mapping[str, Stamp]
+    marks: Mapping[str, Mark]
+
+    def changed(self, root: Path) -> list[str]:
+        """Files that are not what they were."""
+        found = [p for p, stamp in self.stamps.items() if not unchanged(f"{root}/{p}", stamp)]
+        now = marks(root, self.marks)
+        return found + [path for path, mark in self.marks.items() if now.get(path) != mark]
 
 
 class Workspace:
@@ -52,8 +56,7 @@ class Workspace:
     `overlay` maps repository-relative paths to the bytes that the copies hold instead of the
     user's file: unsaved buffers, of new files too.
 
-    Entering raises `UsageError` where no worktree can be made, `TreeChanged` where files change
-    while they are copied.
+    Entering raises `UsageError` where git refuses the repository or no folder can be made.
     """
 
     def __init__(
@@ -66,24 +69,23 @@ class Workspace:
         self.repository = repository
         self.stamps: dict[str, Stamp] = {}
         self._wanted = trees
-        self._made = trees
+        self._spare: int | None = trees
+        self._made = trees + 1
         self._first = Path()
         self._copies: Copies | None = None
         self._retiring: threading.Thread | None = None
         self._overlay = dict(overlay or {})
         self._listing: Listing | None = None
-        self._folder: Path | None = None
-        self._lock = -1
+        self._claim: Claim | None = None
+        self._seen = Seen((), {}, {})
 
     def __enter__(self) -> Workspace:
         require_overlay(self.repository.root, self._overlay)
-        sweep(self.repository)
+        root = self.repository.root
+        sweep(root)
         self._listing = self._list()
-        size = total_size(self.repository.root, self._listing.files)
-        self._folder, self._lock = _claim(temporary_root(self.repository.root, size))
+        self._claim = claim(temporary_root(root, total_size(root, self._listing.files)), root)
         try:
-            owner = {"root": str(self.repository.root), "pid": os.getpid()}
-            (self._folder / _OWNER).write_text(json.dumps(owner))
             self.scratch.mkdir()
             self._copy()
         except BaseException:
@@ -107,7 +109,8 @@ class Workspace:
     def tree(self, number: int) -> Path:
         """One of the copies to run checks in, as soon as it is there.
 
-        Raises `TreeChanged` where the user's Python files changed while it was made.
+        Its Python files are those of the first copy, also where the user has changed theirs
+        since. Raises `TreeChanged` where that cannot be had, since the check rewrites them.
         """
         assert self._copies is not None, "the workspace is not open"
         if number == 0:
@@ -115,13 +118,24 @@ class Workspace:
         tree, stamps = self._copies.take(number)
         for path, stamp in self.stamps.items():
             if path not in stamps or stamps[path].sha256 != stamp.sha256:
-                raise TreeChanged(f"{path} changed meanwhile: run the command again")
+                self._put_back(tree, path)
         return tree
+
+    def _put_back(self, tree: Path, path: str) -> None:
+        try:
+            data = self.read(path)
+            target = tree / path
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.unlink(missing_ok=True)  # it may have other names in this copy
+            target.write_bytes(data)
+            target.chmod(S_IMODE((self._first / path).stat().st_mode))
+        except OSError as exc:
+            raise TreeChanged(f"{path} changed meanwhile: run the command again") from exc
 
     @property
     def scratch(self) -> Path:
-        assert self._folder is not None, "the workspace is not open"
-        return self._folder / "scratch"
+        assert self._claim is not None, "the workspace is not open"
+        return self._claim.folder / "scratch"
 
     @property
     def python_files(self) -> list[str]:
@@ -153,74 +167,73 @@ class Workspace:
             return False
         return True
 
-    def changed(self) -> list[str]:
-        """Python files of the user's tree that differ from the snapshot now, buffers aside."""
-        root = self.repository.root
-        return [
-            path
-            for path, stamp in self.stamps.items()
-            if path not in self._overlay and not unchanged(f"{root}/{path}", stamp)
-        ]
+    def changed(self, besides: Collection[str] = ()) -> list[str]:
+        """Files of the user's that are not what the newest copy shows, unsaved buffers aside.
 
-    def fresh(self) -> Path:
-        """One more copy, untouched by earlier runs.
-
-        Raises `TreeChanged` where the user's Python files differ from the snapshot.
+        That is the first copy, or the last one that `fresh` made; files not listed then, and
+        those in `besides`, do not count.
         """
-        if different := self.changed():
-            raise TreeChanged(f"{different[0]} changed meanwhile: run the command again")
+        found = self._seen.changed(self.repository.root)
+        return [path for path in found if path not in self._overlay and path not in besides]
+
+    def fresh(self, besides: Collection[str] = ()) -> Path:
+        """One more copy, untouched by earlier runs, of the user's files as they are now.
+
+        Files in `besides` need not be up to date. Raises `OSError` where it cannot be written.
+        """
+        assert self._copies is not None, "the workspace is not open"
+        listing = self._list()
+        same = listing.files == self._seen.files and not self.changed(besides)
+        if same and self._spare is not None:
+            spare, self._spare = self._spare, None
+            return self.tree(spare)
+        self._spare = None
         number, self._made = self._made, self._made + 1
-        return self.tree(number)
+        seen = marks(self.repository.root, listing.files)
+        names = self._names(listing)
+        tree, stamps = self._copies.another(number, names)
+        self._seen = _seen(listing, stamps, seen)
+        return tree
 
     def retire(self) -> None:
         """Begins to remove the copies, which nobody needs any more; `close` does the rest."""
-        assert self._folder is not None and self._copies is not None, "the workspace is not open"
+        assert self._claim is not None and self._copies is not None, "the workspace is not open"
         if self._retiring is None:
-            self._retiring = threading.Thread(target=self._empty, args=(self._folder,))
+            self._retiring = threading.Thread(target=self._empty, args=(self._claim.folder,))
             self._retiring.start()
 
     def close(self) -> None:
-        """Removes everything: files, folder, worktree records. Safe to call twice."""
-        if self._folder is None:
+        """Removes everything. Safe to call twice."""
+        if self._claim is None:
             return
         if self._copies is not None:
             self._copies.stop()
         if self._retiring is not None:
             self._retiring.join()
-        _remove(self.repository, self._folder)
-        os.close(self._lock)
-        self._folder = None
+        release(self._claim)
+        self._claim = None
 
     def _empty(self, folder: Path) -> None:
         assert self._copies is not None
         self._copies.stop()
-        _remove_inside(folder, keep=self.scratch)
+        remove_folders(folder, keep=folder / "scratch")
 
     def _copy(self) -> None:
-        assert self._folder is not None and self._listing is not None
-        names = [
-            *self._listing.files,
-            *worth_copying(self.repository.root, self._listing.ignored),
-        ]
-        self._copies = Copies(self.repository, self._folder, names, self._overlay, self._lock)
+        assert self._claim is not None and self._listing is not None
+        listing, names = self._listing, self._names(self._listing)
+        seen = marks(self.repository.root, listing.files)
+        folder, lock = self._claim.folder, self._claim.lock
+        self._copies = Copies(self.repository, folder, names, self._overlay, lock)
         self._first, stamps = self._copies.first(range(1, self._wanted + 1))
-        known = set(self._listing.files)
-        self.stamps = {path: stamp for path, stamp in stamps.items() if path in known}
+        self._seen = _seen(listing, stamps, seen)
+        self.stamps = dict(self._seen.stamps)
+
+    def _names(self, listing: Listing) -> list[str]:
+        return [*listing.files, *worth_copying(self.repository.root, listing.ignored)]
 
     def _list(self) -> Listing:
         listing = self.repository.listing()
         return replace(listing, files=tuple(sorted({*listing.files, *self._overlay})))
-
-
-def sweep(repository: Repository) -> None:
-    """Removes what killed runs left behind: unlocked folders and worktree records."""
-    for place in _places(repository.root):
-        for folder in place.glob(WORKSPACES + "*"):
-            with suppress(OSError):
-                _remove_if_stale(folder)
-    for tree in repository.worktrees():
-        if not tree.exists() and any(part.startswith(WORKSPACES) for part in tree.parts):
-            repository.remove_worktree(tree)
 
 
 def temporary_root(root: Path, size: int) -> Path:
@@ -228,8 +241,8 @@ def temporary_root(root: Path, size: int) -> Path:
 
     Raises `UsageError` where no folder can be written.
     """
-    for path in _places(root):
-        if path != _MEMORY:
+    for path in places.places(root):
+        if path != places.MEMORY:
             return path
         info = os.statvfs(path)
         roomy = size <= _MEMORY_BYTES and size * _ROOM <= info.f_bavail * info.f_frsize
@@ -238,84 +251,8 @@ def temporary_root(root: Path, size: int) -> Path:
     raise UsageError(f"no writable temporary folder outside {root}: set TMPDIR to one")
 
 
-def _places(root: Path) -> list[Path]:
-    """Folders where workspaces may be, the preferred one first; TMPDIR has the last word."""
-    given = any(os.environ.get(name) for name in ("TMPDIR", "TEMP", "TMP"))
-    places = [] if given else [_MEMORY]
-    places += [Path(p) for p in (tempfile.gettempdir(), "/tmp", "/var/tmp", str(Path.home()))]
-    found = []
-    for place in places:
-        path = place.resolve()
-        if path.is_dir() and os.access(path, os.W_OK) and not path.is_relative_to(root):
-            found.append(path)
-    return found[:1] if given else list(dict.fromkeys(found))
-
-
-def _claim(parent: Path) -> tuple[Path, int]:
-    """Makes a new locked folder."""
-    while True:
-        folder = Path(tempfile.mkdtemp(prefix=WORKSPACES, dir=parent))
-        lock = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT, 0o600)
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if os.path.exists(folder / _LOCK):  # else another run took it for a leftover
-                return folder, lock
-            os.close(lock)
-        except OSError as exc:
-            os.close(lock)
-            if exc.errno not in (errno.EAGAIN, errno.EACCES):
-                raise UsageError(f"cannot lock files in {parent}: set TMPDIR elsewhere") from exc
-
-
-def _remove_if_stale(folder: Path) -> None:
-    info = folder.lstat()
-    if not stat.S_ISDIR(info.st_mode) or info.st_uid != os.getuid():
-        return
-    try:
-        lock = os.open(folder / _LOCK, os.O_RDWR)
-    except FileNotFoundError:
-        if time.time() - info.st_mtime > _YOUNG_S:
-            shutil.rmtree(folder, onerror=_make_writable)
-        return
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        _remove(_recorded_repository(folder), folder)
-    except BlockingIOError:
-        return
-    finally:
-        os.close(lock)
-
-
-def _recorded_repository(folder: Path) -> Repository | None:
-    try:
-        return Repository.open(Path(json.loads((folder / _OWNER).read_text())["root"]))
-    except (OSError, ValueError, KeyError, TypeError, UsageError):
-        return None
-
-
-def _remove(repository: Repository | None, folder: Path) -> None:
-    """Removes a workspace's folder, its lock last, then git's records of its worktrees."""
-    _remove_inside(folder)
-    shutil.rmtree(folder, onerror=_make_writable)
-    if repository is not None:
-        for tree in repository.worktrees():
-            if tree.is_relative_to(folder):
-                repository.remove_worktree(tree)
-
-
-def _remove_inside(folder: Path, keep: Path | None = None) -> None:
-    """Removes a workspace's folders, but not its lock."""
-    inside = [child for child in folder.iterdir() if child.is_dir() and not child.is_symlink()]
-    with ThreadPoolExecutor(_REMOVERS) as threads:
-        for child in inside:
-            if child != keep:
-                threads.submit(shutil.rmtree, child, onerror=_make_writable)
-
-
-def _make_writable(retry: Callable[..., Any], path: str, _: object) -> None:
-    """Tests may leave folders without write permission behind."""
-    with suppress(OSError):
-        os.chmod(os.path.dirname(path), 0o700)
-        os.chmod(path, 0o700, follow_symlinks=False)
-    with suppress(OSError):
-        retry(path)
+def _seen(listing: Listing, stamps: Mapping[str, Stamp], seen: Mapping[str, Mark]) -> Seen:
+    known = set(listing.files)
+    python = {path: stamp for path, stamp in stamps.items() if path in known}
+    others = {path: mark for path, mark in seen.items() if path not in python}
+    return Seen(listing.files, python, others)

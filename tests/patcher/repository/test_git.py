@@ -1,4 +1,4 @@
-"""The git room: finds repositories, lists files, makes worktrees, and runs nothing of theirs."""
+"""The git room: finds repositories, lists files, and runs nothing of theirs."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import pytest
 
 from clover_patcher.errors import UsageError
 from clover_patcher.repository.git import Repository
+from clover_patcher.repository.gitdir import OwnGit
 
 
 def evil(folder: Path) -> tuple[Path, str]:
@@ -57,44 +58,26 @@ def test_submodules_are_listed(make_repo) -> None:
     assert Repository.open(root).listing().files == (".gitmodules", "a.py", "lib/inner.py")
 
 
-def test_a_worktree_comes_and_goes(make_repo, tmp_path: Path) -> None:
-    root = make_repo({"a.py": ""})
-    repo = Repository.open(root)
-    tree = tmp_path / "copy" / "repo"
-    tree.parent.mkdir()
-    repo.add_worktree(tree)
-    assert repo.worktrees() == [tree]
-    assert sorted(p.name for p in tree.iterdir()) == [".git"]
-    assert make_repo.git(tree, "ls-files") == "a.py\n"
-    repo.remove_worktree(tree)
-    repo.remove_worktree(tree)
-    assert repo.worktrees() == []
-    assert not tree.exists()
-    assert not (root / ".git/worktrees").exists()
-
-
-def test_a_worktree_without_any_commit(make_repo, tmp_path: Path) -> None:
-    root = tmp_path / "empty"
-    root.mkdir()
-    make_repo.git(root, "init", "-q")
-    repo = Repository.open(root)
-    assert repo.head() is None
-    repo.add_worktree(tmp_path / "copy")
-    assert make_repo.git(root, "worktree", "list").count("\n") == 2
-    repo.remove_worktree(tmp_path / "copy")
-    assert repo.head() is None
-
-
 def test_a_linked_worktree_is_a_repository_of_its_own(make_repo, tmp_path: Path) -> None:
     root = make_repo({"a.py": ""})
     make_repo.git(root, "worktree", "add", "-q", "--detach", str(tmp_path / "linked"))
     repo = Repository.open(tmp_path / "linked")
     assert repo.root == tmp_path / "linked"
     assert repo.common_dir == root / ".git"
-    repo.add_worktree(tmp_path / "copy")
-    assert repo.worktrees() == [tmp_path / "copy", tmp_path / "linked"]
-    repo.remove_worktree(tmp_path / "copy")
-    assert (tmp_path / "linked/a.py").exists()
+    assert repo.git_dir() == root / ".git/worktrees/linked"
+
+
+def test_what_head_names(make_repo) -> None:
+    root = make_repo({"a.py": ""})
+    repo, commit = Repository.open(root), make_repo.git(root, "rev-parse", "HEAD").strip()
+    make_repo.git(root, "checkout", "-q", "-b", "topic/ünï")
+    assert repo.head_name() == "refs/heads/topic/ünï"
+    make_repo.git(root, "checkout", "-q", "--detach")
+    assert repo.head_name() == commit == repo.head()
+    repo.point_head("refs/heads/topic/ünï")
+    assert make_repo.git(root, "symbolic-ref", "HEAD") == "refs/heads/topic/ünï\n"
+    repo.point_head(commit)
+    assert (root / ".git/HEAD").read_text() == commit + "\n"
 
 
 def test_nothing_of_the_repository_runs(make_repo, tmp_path: Path) -> None:
@@ -108,8 +91,8 @@ def test_nothing_of_the_repository_runs(make_repo, tmp_path: Path) -> None:
     make_repo.git(root, "config", "core.hooksPath", str(root / ".git/hooks"))
     repo = Repository.open(root)
     repo.listing()
-    repo.add_worktree(tmp_path / "copy")
-    repo.remove_worktree(tmp_path / "copy")
+    (tmp_path / "copy").mkdir()
+    OwnGit.of(repo).write(tmp_path / "copy")
     assert not mark.exists()
 
 

@@ -13,7 +13,8 @@ import pytest
 
 from clover_patcher.errors import TreeChanged, UsageError
 from clover_patcher.repository.git import Repository
-from clover_patcher.repository.workspace import Workspace, sweep, temporary_root
+from clover_patcher.repository.owned import sweep
+from clover_patcher.repository.workspace import Workspace, temporary_root
 
 
 def content(root: Path) -> dict[str, bytes]:
@@ -112,7 +113,6 @@ def test_it_is_removed_when_the_body_fails(dirty: Path, temporary_root: Path) ->
     with pytest.raises(RuntimeError), Workspace(Repository.open(dirty)):
         raise RuntimeError
     assert list(temporary_root.iterdir()) == []
-    assert Repository.open(dirty).worktrees() == []
 
 
 def test_it_works_without_a_commit(make_repo, tmp_path: Path, temporary_root: Path) -> None:
@@ -137,13 +137,30 @@ def test_changes_of_the_user_are_seen(dirty: Path, temporary_root: Path) -> None
     with Workspace(Repository.open(dirty)) as workspace:
         assert workspace.changed() == []
         (dirty / "a.py").touch()
-        (dirty / "notes.txt").write_text("not Python\n")
         assert workspace.changed() == []
         (dirty / "a.py").write_text("user types\n")
         (dirty / "new.py").unlink()
-        assert sorted(workspace.changed()) == ["a.py", "new.py"]
-        with pytest.raises(TreeChanged, match=r"a\.py changed meanwhile"):
-            workspace.fresh()
+        (dirty / "tool.sh").write_text("#!/bin/false\n")
+        assert sorted(workspace.changed()) == ["a.py", "new.py", "tool.sh"]
+        assert sorted(workspace.changed({"new.py"})) == ["a.py", "tool.sh"]
+
+
+def test_a_fresh_copy_shows_what_the_user_has_then(dirty: Path, temporary_root: Path) -> None:
+    with Workspace(Repository.open(dirty)) as workspace:
+        untouched = workspace.fresh()
+        (dirty / "a.py").write_text("user types\n")
+        (dirty / "new.py").unlink()
+        (dirty / "newer.py").write_text("just made\n")
+        (dirty / "tool.sh").write_text("#!/bin/false\n")
+        first, second = workspace.fresh(), workspace.fresh()
+        for tree in (first, second):
+            assert (tree / "a.py").read_text() == "user types\n"
+            assert (tree / "newer.py").read_text() == "just made\n"
+            assert (tree / "tool.sh").read_text() == "#!/bin/false\n"
+            assert not (tree / "new.py").exists()
+        assert workspace.changed() == []
+        assert (untouched / "a.py").read_text() == workspace.read("a.py").decode() == "dirty\n"
+        assert len({untouched, first, second}) == 3
 
 
 def test_a_check_that_rewrites_sources_is_noticed(dirty: Path, temporary_root: Path) -> None:
@@ -164,8 +181,8 @@ def test_the_temporary_folder_is_never_inside(dirty: Path, monkeypatch: pytest.M
 HOLD = """
 import sys, time
 from pathlib import Path
-from clover_patcher.git import Repository
-from clover_patcher.workspace import Workspace
+from clover_patcher.repository.git import Repository
+from clover_patcher.repository.workspace import Workspace
 with Workspace(Repository.open(Path(sys.argv[1])), trees=2) as workspace:
     if sys.argv[2] == "complete":
         workspace.trees, workspace.fresh()
@@ -196,8 +213,8 @@ def test_leftovers_of_a_killed_run_are_removed(
 ) -> None:
     before = state(make_repo, dirty)
     stop(hold(dirty))
-    assert len(Repository.open(dirty).worktrees()) == 3
-    sweep(Repository.open(dirty))
+    assert len(list(temporary_root.glob("clover-fix-*/[0-9]"))) == 3
+    sweep(dirty)
     assert list(temporary_root.iterdir()) == []
     assert state(make_repo, dirty) == before
 
@@ -211,26 +228,35 @@ def test_a_run_killed_while_it_copies_leaves_nothing_for_good(
     stop(hold(dirty, "begun"))
     end = time.monotonic() + 20
     while list(temporary_root.iterdir()) and time.monotonic() < end:
-        sweep(Repository.open(dirty))
+        sweep(dirty)
         time.sleep(0.02)
     assert list(temporary_root.iterdir()) == []
     time.sleep(0.3)
     assert list(temporary_root.iterdir()) == [], "something was still writing"
-    sweep(Repository.open(dirty))
+    sweep(dirty)
     assert state(make_repo, dirty) == before
 
 
-def test_files_that_change_while_later_copies_are_made(dirty: Path) -> None:
-    with Workspace(Repository.open(dirty), trees=2) as workspace:
-        workspace.tree(1)
-        (dirty / "a.py").write_text("a thought\n")
-        with pytest.raises(TreeChanged, match=r"a\.py changed meanwhile"):
-            workspace.fresh()
+def test_copies_to_search_in_are_equal_whatever_is_saved_meanwhile(make_repo, dirty: Path) -> None:
+    """Verdicts of two copies are about the same program."""
+    make_repo.write(dirty, {f"many/{n}.py": "x = 1\n" * 100 for n in range(400)})
+    (dirty / "tool.py").write_text("tool = 1\n")
+    (dirty / "tool.py").chmod(0o755)
+    with Workspace(Repository.open(dirty), trees=5) as workspace:
+        (dirty / "a.py").write_text("another one\n")
+        (dirty / "tool.py").unlink()
+        assert all(content(tree) == content(workspace.tree(0)) for tree in workspace.trees)
+        assert (workspace.tree(4) / "a.py").read_text() == "dirty\n"
+        assert os.access(workspace.tree(4) / "tool.py", os.X_OK)
+
+
+def test_a_copy_that_cannot_be_made_equal_is_not_used(make_repo, dirty: Path) -> None:
+    make_repo.write(dirty, {f"many/{n}.py": "x = 1\n" * 100 for n in range(400)})
     with Workspace(Repository.open(dirty), trees=6) as workspace:
         (dirty / "a.py").write_text("another one\n")
+        (workspace.tree(0) / "a.py").write_text("generated by the check\n")
         with pytest.raises(TreeChanged, match=r"a\.py changed meanwhile"):
             workspace.tree(5)
-        assert (workspace.tree(0) / "a.py").read_text() == "a thought\n"
 
 
 def test_a_workspace_can_be_closed_while_it_copies(
@@ -251,19 +277,22 @@ def test_leftovers_are_found_from_another_repository(
     with Workspace(Repository.open(make_repo({"a.py": ""}, "other"))):
         pass
     assert list(temporary_root.iterdir()) == []
-    assert Repository.open(dirty).worktrees() == []
 
 
-def test_records_of_vanished_folders_are_removed(
+def test_the_users_worktrees_are_their_own_business(
     make_repo, dirty: Path, temporary_root: Path
 ) -> None:
-    make_repo.git(dirty, "worktree", "add", "-q", "--detach", str(temporary_root / "of-the-user"))
-    (temporary_root / "of-the-user").rename(temporary_root / "moved")
+    """Also where one is called like ours, and is away for now, on a disk that is not mounted."""
+    for name in ("of-the-user", "clover-fix-undo-branch", "clover-fix-0123abcd"):
+        tree = temporary_root / name / "tree"
+        make_repo.git(dirty, "worktree", "add", "-q", "--detach", str(tree))
+        if name != "of-the-user":
+            tree.parent.rename(temporary_root / f"away-{name}")
+    records = make_repo.git(dirty, "worktree", "list", "--porcelain")
     stop(hold(dirty))
-    for folder in temporary_root.glob("clover-fix-*"):
-        folder.rename(temporary_root / "elsewhere")
-    sweep(Repository.open(dirty))
-    assert Repository.open(dirty).worktrees() == [temporary_root / "of-the-user"]
+    sweep(dirty)
+    assert make_repo.git(dirty, "worktree", "list", "--porcelain") == records
+    assert records.count("clover-fix-") == 2
 
 
 def test_a_running_workspace_is_left_alone(dirty: Path, temporary_root: Path) -> None:
@@ -271,26 +300,9 @@ def test_a_running_workspace_is_left_alone(dirty: Path, temporary_root: Path) ->
     try:
         with Workspace(Repository.open(dirty)):
             assert len(list(temporary_root.iterdir())) == 2
-        assert len(list(temporary_root.iterdir())) == 1
-        assert len(Repository.open(dirty).worktrees()) == 3
+        assert len(list(temporary_root.glob("clover-fix-*/[0-9]"))) == 3
     finally:
         stop(holder)
-
-
-def test_a_folder_without_a_lock_is_removed_once_it_is_old(
-    dirty: Path, temporary_root: Path
-) -> None:
-    old, young = temporary_root / "clover-fix-old", temporary_root / "clover-fix-young"
-    for folder in (old, young):
-        folder.mkdir()
-    os.utime(old, (time.time() - 3600,) * 2)
-    (temporary_root / "clover-fix-link").symlink_to(dirty)
-    sweep(Repository.open(dirty))
-    assert sorted(p.name for p in temporary_root.iterdir()) == [
-        "clover-fix-link",
-        "clover-fix-young",
-    ]
-    assert (dirty / "a.py").exists()
 
 
 def test_small_trees_are_copied_in_memory(
@@ -299,14 +311,14 @@ def test_small_trees_are_copied_in_memory(
     for name in ("TMPDIR", "TEMP", "TMP"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr("tempfile.tempdir", None)
-    monkeypatch.setattr("clover_patcher.repository.workspace._MEMORY", tmp_path)
+    monkeypatch.setattr("clover_patcher.repository.places.MEMORY", tmp_path)
     assert temporary_root(dirty, 1000) == tmp_path
     assert temporary_root(dirty, 1 << 40) == Path("/tmp")
-    monkeypatch.setattr("clover_patcher.repository.workspace._MEMORY", tmp_path / "missing")
+    monkeypatch.setattr("clover_patcher.repository.places.MEMORY", tmp_path / "missing")
     assert temporary_root(dirty, 1000) == Path("/tmp")
 
 
 def test_no_place_for_temporary_files(dirty: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("clover_patcher.repository.workspace.os.access", lambda *_: False)
+    monkeypatch.setattr("clover_patcher.repository.places.os.access", lambda *_: False)
     with pytest.raises(UsageError, match="TMPDIR"), Workspace(Repository.open(dirty)):
         pass
