@@ -6,24 +6,13 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from tests.serving.rounds import SAMPLING
 
 from clover_engine.serving import pinned
 from clover_engine.serving.options import Options, problem, server_options
 from clover_engine.serving.request import PROBE, Drafting
 
 VOCABULARY = 100
-SAMPLING: dict[str, Any] = {
-    "frequency_penalty": 0.0,
-    "presence_penalty": 0.0,
-    "repetition_penalty": 1.0,
-    "min_p": 0.0,
-    "min_new_tokens": 0,
-    "logit_bias": None,
-    "json_schema": None,
-    "regex": None,
-    "ebnf": None,
-    "structural_tag": None,
-}
 
 
 def request(custom: Any = None, ids: tuple[Any, ...] = (1, 2), **given: Any) -> SimpleNamespace:
@@ -42,7 +31,7 @@ def request(custom: Any = None, ids: tuple[Any, ...] = (1, 2), **given: Any) -> 
         {"mode": "ar"},
         {"mode": "threshold", "threshold": 0.5, "block_size": 4},
         {"drafts": [[0, 99], []], "banned": [5]},
-        {"somebody_elses": "value"},
+        {"__sglangs_own": [1, 2]},
     ],
 )
 def test_good_requests_pass(custom: Any) -> None:
@@ -76,7 +65,7 @@ def test_ids_outside_the_vocabulary_are_refused(ids: tuple[int, ...]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "value"), [("regex", "a+"), ("min_p", 0.1), ("logit_bias", {"1": 2.0})]
+    ("name", "value"), [("regex", "a+"), ("min_new_tokens", 3), ("logit_bias", {"1": 2.0})]
 )
 def test_what_the_algorithm_does_not_apply_is_refused(name: str, value: Any) -> None:
     assert name in (problem(request(**{name: value})) or "")

@@ -44,7 +44,7 @@ def decode(
         for token, prob in block.prefix():
             if out.add(token, prob, limits):
                 return _end(out, tally)
-        finished = block.ids.tolist()
+        finished = [token for token, _ in block.prefix()]
 
 
 def _end(out: Generated, tally: Tally) -> Generated:
@@ -66,7 +66,6 @@ class Block:
 
     def __init__(self, size: int, mask_id: int, limits: Limits) -> None:
         self.limits = limits
-        self.stops = torch.tensor(sorted(limits.stop_ids), dtype=torch.long)
         self.ids = torch.full((size,), mask_id)
         self.masked = torch.ones(size, dtype=torch.bool)
         self.probs = torch.zeros(size)
@@ -86,21 +85,27 @@ class Block:
         self.ids = torch.where(take, chosen, self.ids)
         self.probs = torch.where(take, confidence.to(self.probs.dtype), self.probs)
         self.masked = self.masked & ~take
-        ends = (take & torch.isin(self.ids, self.stops)).nonzero()
-        if len(ends):  # what follows the end of the hole need not be filled
-            self.masked[int(ends[0]) + 1 :] = False
+        stops = self.limits.stop_ids
+        found = zip(take.tolist(), self.ids.tolist(), strict=True)
+        end = next((i for i, (taken, token) in enumerate(found) if taken and token in stops), None)
+        if end is not None:  # what follows the end of the hole need not be filled
+            self.masked[end + 1 :] = False
 
     def prefix(self) -> list[tuple[int, float]]:
-        """Tokens before the first masked position, with their probabilities."""
+        """Tokens before the first masked position, the first stop token last, with their
+        probabilities. What stands behind a stop token may be masks, which are no text."""
         masked = self.masked.nonzero()
         length = int(masked[0]) if len(masked) else len(self.ids)
-        return list(zip(self.ids[:length].tolist(), self.probs[:length].tolist(), strict=True))
+        ids = self.ids[:length].tolist()
+        ends = (i + 1 for i, token in enumerate(ids) if token in self.limits.stop_ids)
+        length = next(ends, length)
+        return list(zip(ids[:length], self.probs[:length].tolist(), strict=True))
 
     @property
     def done(self) -> bool:
         """No mask is left before the end of the block, a stop token or a stop string."""
         known = [token for token, _ in self.prefix()]
-        if len(known) == len(self.ids) or any(t in self.limits.stop_ids for t in known):
+        if len(known) == len(self.ids) or (known and known[-1] in self.limits.stop_ids):
             return True
         stopped = self.limits.stopped
         return bool(known) and stopped is not None and stopped(known)

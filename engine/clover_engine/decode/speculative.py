@@ -159,16 +159,27 @@ def _denoised(
     sampling: Sampling,
     generator: torch.Generator | None,
 ) -> tuple[list[int], Tensor | None]:
-    """A draft from the last pass's block and the distributions [draft, vocab] it was drawn from.
-
-    It is cut before its first token whose probability is under `threshold`.
-    """
+    """A draft from the last pass's block and the distributions [draft, vocab] it was drawn from."""
     if ahead is None or room <= 0:
         return [], None
-    picked = sampling.pick(ahead, generator)
-    confident = ahead.gather(-1, picked[:, None])[:, 0] >= threshold
-    length = min(int(confident.long().cumprod(0).sum()), room)
-    return picked[:length].tolist(), ahead[:length]
+    return draw(ahead[:room], threshold, sampling, generator)
+
+
+def draw(
+    ahead: Tensor, threshold: float, sampling: Sampling, generator: torch.Generator | None
+) -> tuple[list[int], Tensor]:
+    """A draft from the distributions `ahead` [rows, vocab], and those of its tokens.
+
+    It ends before the first row whose *most probable* token is under `threshold`. The cut must not
+    depend on what is drawn: were it made by the drawn token's probability, improbable tokens would
+    never be offered to `accept`, and the outcome would not be plain sampling's any more.
+    """
+    confident = ahead.amax(-1) >= threshold
+    ahead = ahead[: int(confident.long().cumprod(0).sum())]
+    if not len(ahead):
+        return [], ahead
+    drawn: list[int] = sampling.pick(ahead, generator).tolist()
+    return drawn, ahead
 
 
 def _pass(
@@ -199,8 +210,13 @@ def accept(
     sampling: Sampling,
     generator: torch.Generator | None,
 ) -> tuple[int, int, float]:
-    """How many drafted tokens stand, and the token that follows them with its probability."""
-    if sampling.temperature <= 0:
+    """How many drafted tokens stand, and the token that follows them with its probability.
+
+    `verified` [1 + draft, vocab] are the clean rows' distributions, `drafted` [draft, vocab] those
+    the draft was drawn from, None for one that was looked up. Whatever the draft is, the tokens
+    that come out are distributed as `verified` says (Leviathan et al. 2023, theorem 1).
+    """
+    if sampling.greedy:
         best = verified.argmax(-1).tolist()
         count = next((i for i, token in enumerate(draft) if best[i] != token), len(draft))
         return count, best[count], float(verified[count, best[count]])

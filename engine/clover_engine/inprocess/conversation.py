@@ -33,7 +33,7 @@ from clover_engine.api import (
 from clover_engine.checkpoint.weights import load_model
 from clover_engine.cpu.accelerate import accelerate
 from clover_engine.decode import decisions, modes
-from clover_engine.decode.common import Generated, Limits, Sampling, Start, Tally
+from clover_engine.decode.common import Generated, Limits, Sampling, Start, Tally, seeded
 from clover_engine.decode.lookup import Lookup
 from clover_engine.errors import CheckpointError, EngineUnavailable, RequestCancelled, RequestError
 from clover_engine.generation import (
@@ -232,7 +232,7 @@ class InProcessEngine:
         context: list[int],
     ) -> Generated:
         sampling = Sampling(request.temperature, request.top_p, self._banned)
-        generator = torch.Generator().manual_seed(request.seed)
+        generator = seeded(request.seed)
         return modes.decode(
             self.model, start, limits, tally, generator, mode=request.mode, clean=sampling,
             block=sampling, lookup=lambda: Lookup([], context, []),

@@ -26,7 +26,7 @@ from clover_engine.checkpoint.weights import load_model
 from clover_engine.cpu.accelerate import accelerate
 from clover_engine.cpu.packed import load_packed
 from clover_engine.decode import cloze, modes, scoring
-from clover_engine.decode.common import Generated, Limits, Sampling, Start, Tally
+from clover_engine.decode.common import Generated, Limits, Sampling, Start, Tally, seeded
 from clover_engine.decode.healing import Healed, Pieces, heal
 from clover_engine.decode.lookup import Lookup
 from clover_engine.inprocess.prefill import PrefixCache
@@ -108,7 +108,7 @@ class EmbeddedEngine:
         clean = Sampling(request.temperature, request.top_p, self.ban_clean)
         choices = []
         for i in range(request.n):
-            generator = torch.Generator().manual_seed(request.seed + i)
+            generator = seeded(request.seed + i)
             healed, start = heal(
                 self.model, self._start(tokens, call), forced, self.pieces, call.limits, clean,
                 call.tally, generator,

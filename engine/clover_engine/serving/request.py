@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from clover_engine.decode.common import Limits, Sampling
+from clover_engine.decode.common import Limits, Sampling, seeded
 from clover_engine.decode.diffusion import Block
 from clover_engine.decode.lookup import Lookup
 from clover_engine.serving.options import Options
@@ -59,7 +59,8 @@ class Generation:
     def size(self, generated: int) -> int:
         """Rows of the next block, as in-process decoding counts them."""
         stop_row = 1 if self.limits.stop_ids else 0
-        return min(self.options.block_size, self.limits.max_tokens - generated + stop_row)
+        left = max(1, self.limits.max_tokens - generated + stop_row)
+        return min(self.options.block_size, left)
 
 
 def begin(request: Any, defaults: Options, mask_id: int, logits: Tensor) -> Generation:
@@ -68,16 +69,20 @@ def begin(request: Any, defaults: Options, mask_id: int, logits: Tensor) -> Gene
     options = defaults.for_request(given.custom_params)
     banned = sorted({*options.banned, *([mask_id] if mask_id >= 0 else [])})
     sampling = Sampling(
-        0.0 if given.top_k == 1 else given.temperature,
+        given.temperature,
         given.top_p,
         torch.tensor(banned) if banned else None,
+        given.top_k if 0 < given.top_k < len(logits) else 0,
+        given.min_p,
+        given.repetition_penalty,
     )
     committed = [*request.origin_input_ids, *request.output_ids]
     limits = Limits(given.max_new_tokens, _stop_ids(request))
     lookup = Lookup([], committed[-LOOKUP_TOKENS:], options.drafts)
-    generator = torch.Generator().manual_seed(_seed(request))
+    generator = seeded(_seed(request))
     known = None
     if options.mode != "threshold":
+        logits = sampling.penalised(logits[None], request.output_ids)[0]
         known = int(sampling.pick(sampling.probabilities(logits), generator))
     return Generation(options, sampling, limits, lookup, generator, known)
 
