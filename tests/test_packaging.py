@@ -23,7 +23,7 @@ ROOMS["clover_patcher"] = "patcher"
 WEIGHTS = "clover_engine/weights/nano"
 MAX_LINES = 420
 
-ENGINE_CLIENT = {"clover_engine.api", "clover_engine.errors", "clover_engine.gate"}
+ENGINE_CLIENT = {f"clover_engine.{n}" for n in ("api", "errors", "folders", "gate")}
 CLIENTS = {"clover_engine.clients.address"}
 PRIVATE = ("discreet", "ignore", "redaction", "secrets")
 PRIVACY = {f"clover_engine.privacy.{n}" for n in PRIVATE}

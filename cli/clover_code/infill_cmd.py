@@ -54,7 +54,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     parser.add_argument(
         "--mode",
         choices=typing.get_args(Mode),
-        default="threshold",
+        default=InfillRequest.__dataclass_fields__["mode"].default,
         help="how tokens are decoded (default: %(default)s)",
     )
     parser.add_argument(

@@ -73,10 +73,13 @@ class InfillRequest:
     original: str | None = None
     """Text that stands in the hole now and is believed wrong (repair); None for a plain hole."""
     max_tokens: int = 64
-    mode: Mode = "threshold"
+    mode: Mode = "speculative"
+    """Self-speculation gives plain decoding's text, sooner (docs/benchmarks.md)."""
     threshold: float | None = None
-    """Commit a masked token once its probability passes this; None takes the checkpoint's own."""
+    """For mode "threshold": commit a masked token once its probability passes this; None takes the
+    checkpoint's own."""
     block_size: int | None = None
+    """Rows of a block, 1 to 32; None takes the checkpoint's own. Mode "ar" has no blocks."""
     temperature: float = 0.0
     top_p: float = 1.0
     seed: int = 0

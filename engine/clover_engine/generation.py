@@ -39,6 +39,7 @@ class GenerateRequest:
     thinking: bool = True
     mode: Mode = "speculative"
     threshold: float | None = None
+    """For mode "threshold"; None takes the checkpoint's own."""
     block_size: int | None = None
     temperature: float = 0.0
     top_p: float = 1.0

@@ -35,6 +35,19 @@ def _require(holds: bool, message: str) -> None:
         raise RequestError(message)
 
 
+def _check_number(name: str, value: object, low: float, high: float, what: str) -> None:
+    """`value` is a finite number from `low` to `high`, else RequestError: `name`: `what`."""
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        if math.isfinite(value) and low <= value <= high:
+            return
+    raise RequestError(f"{name}: {what}, got {value!r}")
+
+
+def _check_whole(name: str, value: object, low: int, high: int) -> None:
+    good = isinstance(value, int) and not isinstance(value, bool) and low <= value <= high
+    _require(good, f"{name}: {low} to {high}, got {value!r}")
+
+
 def _check_text(request: InfillRequest | ScoreRequest | ClozeRequest) -> None:
     texts: list[object] = [request.prefix, request.suffix]
     if request.original is not None:
@@ -49,19 +62,14 @@ def _check_text(request: InfillRequest | ScoreRequest | ClozeRequest) -> None:
 
 def _check_deadline(deadline_s: float | None) -> None:
     if deadline_s is not None:
-        _require(
-            isinstance(deadline_s, int | float) and not math.isnan(deadline_s),
-            f"deadline_s: seconds or nothing, got {deadline_s!r}",
-        )
+        good = isinstance(deadline_s, int | float) and not math.isnan(deadline_s)
+        _require(good, f"deadline_s: seconds or nothing, got {deadline_s!r}")
 
 
 def _check_infill(request: InfillRequest) -> None:
     _check_decoding(request)
-    _require(
-        1 <= request.max_tokens <= MAX_TOKENS,
-        f"max_tokens: 1 to {MAX_TOKENS}, got {request.max_tokens}",
-    )
-    _require(1 <= request.n <= MAX_CHOICES, f"n: 1 to {MAX_CHOICES}, got {request.n}")
+    _check_whole("max_tokens", request.max_tokens, 1, MAX_TOKENS)
+    _check_whole("n", request.n, 1, MAX_CHOICES)
     _require(
         request.n == 1 or request.temperature > 0,
         "n: more than one sample needs a temperature above 0",
@@ -75,23 +83,29 @@ def _check_infill(request: InfillRequest) -> None:
 def _check_decoding(request: InfillRequest | GenerateRequest) -> None:
     """What requests that generate have in common."""
     modes = typing.get_args(Mode)
-    _require(request.mode in modes, f"mode: one of {', '.join(modes)}, got {request.mode!r}")
-    _require(
-        math.isfinite(request.temperature) and request.temperature >= 0,
-        f"temperature: 0 or more, got {request.temperature}",
-    )
-    _require(0 < request.top_p <= 1, f"top_p: above 0, at most 1, got {request.top_p}")
+    known = isinstance(request.mode, str) and request.mode in modes
+    _require(known, f"mode: one of {', '.join(modes)}, got {request.mode!r}")
+    _check_number("temperature", request.temperature, 0, math.inf, "0 or more")
+    _check_number("top_p", request.top_p, 0, 1, "above 0, at most 1")
+    _require(request.top_p > 0, f"top_p: above 0, at most 1, got {request.top_p}")
     if request.threshold is not None:
-        _require(0 < request.threshold <= 1, f"threshold: above 0, at most 1: {request.threshold}")
+        _check_number("threshold", request.threshold, 0, 1, "above 0, at most 1")
+        _require(request.threshold > 0, f"threshold: above 0, at most 1: {request.threshold}")
+        _require(
+            request.mode == "threshold",
+            f"threshold: mode 'threshold' alone has one, not {request.mode!r}; leave it out",
+        )
     if request.block_size is not None:
-        _require(1 <= request.block_size <= 32, f"block_size: 1 to 32, got {request.block_size}")
-    _require(all(request.stop), "stop: no empty strings")
+        _check_whole("block_size", request.block_size, 1, 32)
+    good = isinstance(request.seed, int) and not isinstance(request.seed, bool)
+    _require(good, f"seed: a whole number, got {request.seed!r}")
+    _require(all(isinstance(s, str) and s for s in request.stop), "stop: no empty strings")
 
 
 def _check_cloze(request: ClozeRequest) -> None:
-    _require(0 <= request.max_remove <= 8, f"max_remove: 0 to 8, got {request.max_remove}")
-    _require(0 <= request.max_insert <= 8, f"max_insert: 0 to 8, got {request.max_insert}")
-    _require(request.top >= 1, f"top: 1 or more, got {request.top}")
+    _check_whole("max_remove", request.max_remove, 0, 8)
+    _check_whole("max_insert", request.max_insert, 0, 8)
+    _check_whole("top", request.top, 1, MAX_CANDIDATES)
 
 
 def check_generate(request: GenerateRequest) -> None:
@@ -103,10 +117,7 @@ def check_generate(request: GenerateRequest) -> None:
     for message in request.messages:
         _require(message.role in roles, f"role: one of {', '.join(roles)}, got {message.role!r}")
         _require(isinstance(message.content, str), "a message's content: a string")
-    _require(
-        1 <= request.max_new_tokens <= MAX_NEW_TOKENS,
-        f"max_new_tokens: 1 to {MAX_NEW_TOKENS}, got {request.max_new_tokens}",
-    )
+    _check_whole("max_new_tokens", request.max_new_tokens, 1, MAX_NEW_TOKENS)
 
 
 def check_decision(request: DecisionRequest) -> None:

@@ -7,7 +7,6 @@ in the cache folder; later uses load that.
 from __future__ import annotations
 
 import importlib.util
-import os
 import shlex
 import shutil
 import sys
@@ -16,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from clover_engine.errors import CheckpointError
+from clover_engine.folders import cache_folder
 
 _LAYOUT = 1
 """Counts up when a conversion writes something else, so that older ones are not used."""
@@ -107,19 +107,6 @@ def prepare(folder: Path) -> None:
             f"cannot write {folder}: {error.strerror or error}; it needs 600 MB, "
             "set CLOVER_CACHE_DIR to a folder with room"
         ) from error
-
-
-def cache_folder() -> Path:
-    """CLOVER_CACHE_DIR, or the platform's folder for caches."""
-    if chosen := os.environ.get("CLOVER_CACHE_DIR"):
-        return Path(chosen).absolute()
-    if sys.platform == "win32":
-        base = os.environ.get("LOCALAPPDATA") or os.path.expanduser("~/AppData/Local")
-    elif sys.platform == "darwin":
-        base = os.path.expanduser("~/Library/Caches")
-    else:
-        base = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
-    return Path(base) / "clover-code"
 
 
 def _place(partial: Path, folder: Path) -> None:

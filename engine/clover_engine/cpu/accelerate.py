@@ -1,7 +1,7 @@
 """Turns the fast CPU path on (`fused.py`), beside the loading of a model, where it fits.
 
 The first start on a machine compiles for some seconds, in the background and onto the disk
-(`kernels.cache_folder`); later ones take what is there. Until it is ready, and wherever it does not
+(`kernels.code_folder`); later ones take what is there. Until it is ready, and wherever it does not
 fit or fails, the model runs as `clover.py` has it.
 """
 

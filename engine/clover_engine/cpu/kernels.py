@@ -12,8 +12,6 @@ kept so (half the memory traffic) and widened in registers: the arithmetic is fl
 from __future__ import annotations
 
 import hashlib
-import os
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
@@ -25,6 +23,8 @@ from numba.core import cgutils, types
 from numba.extending import intrinsic
 from numpy.typing import NDArray
 
+from clover_engine.folders import cache_folder
+
 Array = NDArray[Any]
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -33,24 +33,18 @@ _FAST_MATH = {"reassoc", "contract", "arcp", "nsz"}
 """Sums may be reordered and multiply-adds joined; infinities and NaN keep their meaning."""
 
 
-def cache_folder() -> Path:
-    """Where compiled code of these very sources is kept, in the user's cache folder."""
+def code_folder() -> Path:
+    """Where compiled code of these very sources is kept."""
     digest = hashlib.sha256()
     for name in _SOURCES:
         digest.update((Path(__file__).parent / name).read_bytes())
-    if sys.platform == "win32":
-        base = Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local")
-    elif sys.platform == "darwin":
-        base = Path.home() / "Library" / "Caches"
-    else:
-        base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    return base / "clover-code" / f"kernels-{digest.hexdigest()[:16]}"
+    return cache_folder() / f"kernels-{digest.hexdigest()[:16]}"
 
 
 def compiled(function: Function) -> Function:
     """Compiles `function` on its first call with given types, or takes it from the cache."""
     before = numba.config.CACHE_DIR
-    numba.config.CACHE_DIR = before or str(cache_folder())
+    numba.config.CACHE_DIR = before or str(code_folder())
     try:
         done: Function = numba.njit(
             function, fastmath=_FAST_MATH, nogil=True, cache=True, error_model="numpy"

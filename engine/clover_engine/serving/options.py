@@ -139,6 +139,8 @@ def _custom_problem(given: Any, vocab: int) -> str | None:
         return f"custom_params: unknown {unknown[0]!r}; known: {', '.join(_NAMES)}"
     if found := _settings_problem(given):
         return f"custom_params: {found}"
+    if "threshold" in given and given.get("mode", "threshold") != "threshold":
+        return "custom_params: threshold is of mode 'threshold' alone; leave it out"
     drafts, banned = given.get("drafts", []), given.get("banned", [])
     if not isinstance(drafts, list) or not all(isinstance(draft, list) for draft in drafts):
         return "custom_params: drafts must be a list of lists of token ids"

@@ -76,19 +76,31 @@ def _masks(shape: tuple[int, int, int], generator: torch.Generator) -> Tensor:
     return masked | (none & (at == start))
 
 
+def block_importance(weights: Tensor, noise: Noise, pad_id: int) -> Tensor:
+    """How much each token of the noisy blocks counts as a target, [N, b, B]."""
+    size = noise.truth.shape[2]
+    index = torch.tensor(noise.starts)[:, None] + torch.arange(size)  # [b, B]
+    counts = (weights[:, index.to(weights.device)] > 0).to(torch.float32)
+    padding = noise.truth == pad_id  # easy and plentiful
+    return counts.masked_fill(padding, 0.1)
+
+
 def losses(
     model: Clover, rows: Tensor, weights: Tensor, noise: Noise, middle_rows: int, pad_id: int,
     ar_weight: float,
 ) -> Losses:  # fmt: skip
     """One forward pass over `rows` [N, T] and the noisy blocks; all losses are nats per token.
 
-    `weights` [N, T] belong to the AR loss of each token.
+    `weights` [N, T] scale the AR loss of each token. A token of weight 0 (a wrong line that is to
+    be replaced) is no target of the diffusion loss either; padding is, with a tenth of a token's
+    importance, since a block must be filled behind its end as well.
     """
     clean, blocks = model(rows, noise.ids, starts=noise.starts)
-    logits = model.head(blocks[noise.masked]).float()  # [masked, vocab]
-    importance = torch.ones_like(logits[0])
-    importance[pad_id] = 0.1  # what follows <eom> is easy and plentiful
-    diffusion = F.cross_entropy(logits, noise.truth[noise.masked], weight=importance)
+    importance = block_importance(weights, noise, pad_id)  # [N, b, B]
+    learned = noise.masked & (importance > 0)
+    logits = model.head(blocks[learned]).float()  # [targets, vocab]
+    each = F.cross_entropy(logits, noise.truth[learned], reduction="none")
+    diffusion = (each * importance[learned]).sum() / importance[learned].sum().clamp_min(1e-9)
     target, weight = rows[:, 1:], weights[:, 1:]
     logits = model.head(clean[:, :-1]).float().flatten(0, 1)
     ar_all = F.cross_entropy(logits, target.flatten(), reduction="none").view_as(target)

@@ -52,7 +52,7 @@ class RoomOptions:
     git_diff: bool = True
     """Show the model uncommitted changes of other files."""
     cache_dir: Path | None = None
-    """Where indexes are kept; None for the platform's folder (see `store.cache_folder`)."""
+    """Where indexes are kept; None for the platform's folder (see `clover_engine.folders`)."""
 
 
 class Room:

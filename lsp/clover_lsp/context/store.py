@@ -17,7 +17,6 @@ import mmap
 import os
 import sqlite3
 import struct
-import sys
 import threading
 from array import array
 from bisect import bisect_left
@@ -26,6 +25,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from clover_engine.folders import cache_folder
 from clover_lsp.context.symbols import Definition, Import, Symbols
 
 VERSION = 1
@@ -67,20 +67,6 @@ class Located:
 
     file: int
     definition: Definition
-
-
-def cache_folder() -> Path:
-    """Where indexes live: CLOVER_CACHE_DIR, or the platform's folder for caches."""
-    chosen = os.environ.get("CLOVER_CACHE_DIR")
-    if chosen:
-        return Path(chosen)
-    if sys.platform == "win32":
-        base = os.environ.get("LOCALAPPDATA") or os.path.expanduser("~/AppData/Local")
-    elif sys.platform == "darwin":
-        base = os.path.expanduser("~/Library/Caches")
-    else:
-        base = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
-    return Path(base) / "clover-code"
 
 
 def store_path(root: Path, folder: Path | None = None) -> Path:
