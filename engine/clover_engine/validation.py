@@ -37,10 +37,9 @@ def _require(holds: bool, message: str) -> None:
 
 def _check_number(name: str, value: object, low: float, high: float, what: str) -> None:
     """`value` is a finite number from `low` to `high`, else RequestError: `name`: `what`."""
-    if isinstance(value, int | float) and not isinstance(value, bool):
-        if math.isfinite(value) and low <= value <= high:
-            return
-    raise RequestError(f"{name}: {what}, got {value!r}")
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    number = float(value) if is_number and abs(value) < 1e308 else math.nan  # type: ignore[arg-type]
+    _require(math.isfinite(number) and low <= number <= high, f"{name}: {what}, got {value!r}")
 
 
 def _check_whole(name: str, value: object, low: int, high: int) -> None:

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import pytest
 import torch
-import torch.nn.functional as F
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.serving.clover import DENSE, MOE, SHAPE
 from torch import Tensor
 
+from clover_engine.model import block
 from clover_engine.model.cache import StateLayer
 from clover_engine.model.config import CloverConfig
 from clover_engine.model.deltanet import GatedDeltaNet
 from clover_engine.model.rows import Layout
-from clover_engine.serving import gdn
 from clover_engine.serving.rows import Rows, active, using
 
 HISTORY = 11
@@ -38,17 +37,21 @@ class Requests:
             self.layer(torch.randn(1, HISTORY, config.hidden_size), Layout(HISTORY), cache, True)
             self.caches.append(cache)
         layer = self.layer
-        self.heads = gdn.Heads(layer.k_heads, layer.v_heads, layer.k_dim, layer.v_dim)
+        self.heads = layer.heads
         self.conv = layer.conv1d.weight[:, 0]
         self.mixed = self.rows.pad(layer.in_proj_qkv(self.x))
         self.mask = self.rows.mask(self.x.device)
         self.tails = torch.cat([c.tail for c in self.caches if c.tail is not None])
         self.states = torch.cat([c.state for c in self.caches if c.state is not None])
 
-    def gates(self) -> tuple[Tensor, Tensor]:
-        step = F.softplus(self.layer.in_proj_a(self.x) + self.layer.dt_bias)
-        g = -self.layer.A_log.exp() * step
-        return self.rows.pad(g), self.rows.pad(self.layer.in_proj_b(self.x).sigmoid())
+    @property
+    def memory(self) -> block.Memory:
+        return block.Memory(self.tails, self.states)
+
+    def gates(self) -> block.Gates:
+        layer, x = self.layer, self.x
+        found = block.gates(layer.in_proj_a(x), layer.in_proj_b(x), layer.dt_bias, layer.A_log)
+        return block.Gates(*(self.rows.pad(gate) for gate in found))
 
     def finish(self, heads: Tensor) -> Tensor:
         """Head outputs [N, M, Hv, V] through the output norm and projection: [rows, hidden]."""
@@ -78,9 +81,9 @@ def test_block_rows_equal_the_models(
 ) -> None:
     r = Requests(shape, counts, seed)
     history = r.layer.history
-    weights = gdn.BlockWeights(r.layer.conv1d.right, history.calibration, history.scale)
-    score = r.rows.pad(history.score(r.x))
-    out = gdn.block(r.heads, r.conv, weights, r.mixed, score, r.mask, r.tails, r.states)
+    unit = block.HistoryUnit(r.rows.pad(history.score(r.x)), history.calibration, history.scale)
+    weights = block.Convolution(r.conv, r.layer.conv1d.right)
+    out = block.block_rows(r.mixed, r.memory, weights, unit, r.heads, r.mask)
     torch.testing.assert_close(r.finish(out), r.alone(clean=False), rtol=1e-4, atol=1e-5)
 
 
@@ -93,9 +96,10 @@ def test_clean_rows_equal_the_models_and_keep_any_prefix(
     r = Requests(shape, counts, seed)
     kept = [data.draw(st.integers(0, count)) for count in counts]
     before = r.tails.clone(), r.states.clone()
-    out, replay = gdn.clean(r.heads, r.conv, r.mixed, r.gates(), r.mask, r.tails, r.states)
-    tails, states = replay.after(kept)
-    torch.testing.assert_close(r.finish(out), r.alone(clean=True), rtol=1e-4, atol=1e-5)
+    inputs = torch.cat([r.tails, r.mixed], dim=1)
+    done = block.clean_rows(inputs, r.states, r.conv, r.gates(), r.heads, 16)
+    tails, states = done.after(kept)
+    torch.testing.assert_close(r.finish(done.out), r.alone(clean=True), rtol=1e-4, atol=1e-5)
     for cache, count, tail, state in zip(r.caches, kept, tails, states, strict=True):
         cache.keep(count)
         assert cache.tail is not None and cache.state is not None

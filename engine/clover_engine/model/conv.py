@@ -7,7 +7,6 @@ converted checkpoint begins exactly at its base's causal behaviour.
 from __future__ import annotations
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 
@@ -25,7 +24,8 @@ def shifted_sum(x: Tensor, weight: Tensor, rows: int) -> Tensor:
 
 
 class ShortConv(nn.Module):
-    """Depthwise, no bias. `weight` [channels, 1, K] as in Hugging Face checkpoints."""
+    """The weights; `model.block` has the equations. Depthwise, no bias; `weight` [channels, 1, K]
+    as in Hugging Face checkpoints."""
 
     def __init__(self, channels: int, width: int) -> None:
         super().__init__()
@@ -33,14 +33,3 @@ class ShortConv(nn.Module):
         self.weight = nn.Parameter(torch.empty(channels, 1, width))
         nn.init.uniform_(self.weight, -(width**-0.5), width**-0.5)
         self.right = nn.Parameter(torch.zeros(channels, width))
-
-    def clean(self, inputs: Tensor, rows: int) -> Tensor:
-        """inputs [N, K-1 + rows, C] → silu(causal) [N, rows, C]."""
-        return F.silu(shifted_sum(inputs, self.weight[:, 0], rows))
-
-    def block(self, tails: Tensor, block: Tensor) -> Tensor:
-        """tails [N, b, K-1, C], block [N, b, B, C] → silu(causal + right) [N, b, B, C]."""
-        rows = block.shape[-2]
-        causal = shifted_sum(torch.cat([tails, block], dim=-2), self.weight[:, 0], rows)
-        ahead = F.pad(block, (0, 0, 0, self.width))[..., 1:, :]
-        return F.silu(causal + shifted_sum(ahead, self.right, rows))

@@ -1,12 +1,7 @@
-"""Gated DeltaNet for clean rows, and its block form with the history as one softmax unit.
+"""The Gated DeltaNet layer: its weights, and what its clean and block rows read.
 
-Block rows read the state S, frozen at the block's start, once: h_i = Sᵀq_i. That readout is one
-unit beside the block's own tokens (design.md §4)::
-
-    o_i = softmax([a_i + γ·log B ; s_i1 … s_iB]) · [h_i ; v_1 … v_B],   s_ij = scale·q_i·k_j
-
-`a_i` is a learned score of the history for that row, γ the block-size calibration per head.
-At initial values a_i = 0 and γ = 0, and `scale` is √key_dim since q and k have unit length.
+The equations are in `model.block`; here are the projections around them, the cache, and which
+state each block of a training pass reads.
 """
 
 from __future__ import annotations
@@ -15,21 +10,20 @@ import math
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
+from clover_engine.model import block
 from clover_engine.model.cache import REPLAY_ROWS, StateLayer
 from clover_engine.model.config import CloverConfig
 from clover_engine.model.conv import ShortConv
 from clover_engine.model.layers import GatedRMSNorm
 from clover_engine.model.rows import Layout
-from clover_engine.model.rule import delta_rule
 
 CHUNK = 64
 
 
 class History(nn.Module):
-    """The learned parameters of the history unit; all neutral at the start."""
+    """The learned parameters of `block.HistoryUnit`; all neutral at the start."""
 
     def __init__(self, hidden: int, heads: int, key_dim: int) -> None:
         super().__init__()
@@ -45,6 +39,7 @@ class GatedDeltaNet(nn.Module):
         super().__init__()
         self.k_heads, self.v_heads = config.linear_num_key_heads, config.linear_num_value_heads
         self.k_dim, self.v_dim = config.linear_key_head_dim, config.linear_value_head_dim
+        self.heads = block.Heads(self.k_heads, self.v_heads, self.k_dim, self.v_dim)
         hidden, value = config.hidden_size, self.v_heads * self.v_dim
         channels = 2 * self.k_heads * self.k_dim + value
         self.in_proj_qkv = nn.Linear(hidden, channels, bias=False)
@@ -70,16 +65,16 @@ class GatedDeltaNet(nn.Module):
         end = state
         if t:
             chunk = size if layout.starts is not None else (CHUNK if t > 16 else 16)
-            out, end, starts, replay = self._clean(x[:, :t], inputs, state, t, chunk)
-            outs.append(out)
+            done = self._clean(x[:, :t], inputs, state, chunk)
+            outs.append(done.out)
+            end, starts = done.end, done.starts
             if update and cache is not None:
-                replay = replay | {"rows": t, "inputs": inputs, "state": state}
                 tail = inputs[:, t:].clone() if t > REPLAY_ROWS else inputs[:, t:]
-                cache.advance(tail, end, replay if t <= REPLAY_ROWS else {})
+                cache.advance(tail, end, _replay(done, state, t) if t <= REPLAY_ROWS else {})
         if b:
-            tails, states = self._history(inputs, starts, end, layout, n)
+            memory = self._history(inputs, starts, end, layout)
             rows_x = x[:, t:].reshape(n, b, size, -1)
-            outs.append(self._blocks(rows_x, mixed[:, t:].reshape(n, b, size, -1), tails, states))
+            outs.append(self._blocks(rows_x, mixed[:, t:].reshape(n, b, size, -1), memory))
         heads = torch.cat(outs, dim=1) if len(outs) > 1 else outs[0]  # [N, rows, Hv, V]
         z = self.in_proj_z(x).view(n, rows, self.v_heads, self.v_dim)
         normed = self.norm(heads, z).to(x.dtype)
@@ -92,35 +87,20 @@ class GatedDeltaNet(nn.Module):
             return cache.tail.expand(n, -1, -1)
         return mixed.new_zeros(n, self.conv1d.width - 1, mixed.shape[-1])
 
-    def _split(self, mixed: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """conv output [..., channels] → q, k [..., Hv, K] of unit length, v [..., Hv, V], wide."""
-        wide = torch.float64 if mixed.dtype == torch.float64 else torch.float32
-        key = self.k_heads * self.k_dim
-        q, k, v = torch.split(mixed.to(wide), [key, key, self.v_heads * self.v_dim], dim=-1)
-        q, k = (_unit(x.reshape(*x.shape[:-1], self.k_heads, self.k_dim)) for x in (q, k))
-        repeat = self.v_heads // self.k_heads
-        if repeat > 1:
-            q, k = q.repeat_interleave(repeat, dim=-2), k.repeat_interleave(repeat, dim=-2)
-        return q, k, v.reshape(*v.shape[:-1], self.v_heads, self.v_dim)
-
     def _clean(
-        self, x: Tensor, inputs: Tensor, state: Tensor | None, rows: int, chunk: int
-    ) -> tuple[Tensor, Tensor, Tensor, dict[str, Any]]:
+        self, x: Tensor, inputs: Tensor, state: Tensor | None, chunk: int
+    ) -> block.CleanPass:
+        gates = block.gates(self.in_proj_a(x), self.in_proj_b(x), self.dt_bias, self.A_log)
         with torch.autocast(x.device.type, enabled=False):
-            q, k, v = (p.transpose(1, 2) for p in self._split(self.conv1d.clean(inputs, rows)))
-        beta = self.in_proj_b(x).to(v.dtype).sigmoid().transpose(1, 2)  # [N, Hv, rows]
-        step = F.softplus(self.in_proj_a(x).to(v.dtype) + self.dt_bias.to(v.dtype))
-        g = (-self.A_log.to(v.dtype).exp() * step).transpose(1, 2)
-        if state is not None:
-            state = state.expand(x.shape[0], -1, -1, -1)
-        with torch.autocast(x.device.type, enabled=False):
-            out, end, starts = delta_rule(q * self.k_dim**-0.5, k, v, g, beta, state, chunk)
-        return out.transpose(1, 2), end, starts, {"q": q, "k": k, "v": v, "g": g, "beta": beta}
+            return block.clean_rows(
+                inputs, state, self.conv1d.weight[:, 0], gates, self.heads, chunk
+            )
 
     def _history(
-        self, inputs: Tensor, starts: Tensor | None, end: Tensor | None, layout: Layout, n: int
-    ) -> tuple[Tensor, Tensor]:
-        """What each block reads: conv tails [N, b, K-1, C] and states [N, b, Hv, K, V]."""
+        self, inputs: Tensor, starts: Tensor | None, end: Tensor | None, layout: Layout
+    ) -> block.Memory:
+        """What each block reads: conv tails [N, b, J-1, C] and states [N, b, Hv, K, V]."""
+        n = len(inputs)
         width = self.conv1d.width - 1
         if layout.starts is not None and starts is not None:
             if layout.clean in layout.starts:
@@ -129,33 +109,24 @@ class GatedDeltaNet(nn.Module):
             last = starts.shape[2] - 1
             chosen = [last if s == layout.clean else s // layout.block_size for s in layout.starts]
             before = torch.tensor(layout.starts)[:, None] + torch.arange(width)  # [b, K-1]
-            return inputs[:, before], starts[:, :, chosen].transpose(1, 2)
+            return block.Memory(inputs[:, before], starts[:, :, chosen].transpose(1, 2))
         if end is None:
             end = inputs.new_zeros(n, self.v_heads, self.k_dim, self.v_dim)
-            end = end if end.dtype == torch.float64 else end.float()
+            end = block.wide(end)
         tails = inputs[:, None, inputs.shape[1] - width :].expand(-1, layout.blocks, -1, -1)
-        return tails, end[:, None].expand(n, layout.blocks, -1, -1, -1)
+        return block.Memory(tails, end[:, None].expand(n, layout.blocks, -1, -1, -1))
 
-    def _blocks(self, x: Tensor, mixed: Tensor, tails: Tensor, states: Tensor) -> Tensor:
+    def _blocks(self, x: Tensor, mixed: Tensor, memory: block.Memory) -> Tensor:
         """x, mixed [N, b, B, ·] → head outputs [N, b·B, Hv, V]."""
-        n, b, size, _ = x.shape
         h = self.history
-        prior = self.history_score(x)  # [N, b, Hv, B]
+        unit = block.HistoryUnit(h.score(x), h.calibration, h.scale)
+        weights = block.Convolution(self.conv1d.weight[:, 0], self.conv1d.right)
         with torch.autocast(x.device.type, enabled=False):
-            q, k, v = (p.transpose(2, 3) for p in self._split(self.conv1d.block(tails, mixed)))
-            readout = (q * self.k_dim**-0.5) @ states.to(q.dtype)  # [N, b, Hv, B, V]
-            scores = (q * h.scale.to(q.dtype)[:, None, None]) @ k.transpose(-1, -2)
-            units = torch.cat([prior.to(q.dtype)[..., None], scores], dim=-1)  # [N,b,Hv,B,1+B]
-            probs = units.softmax(dim=-1)
-            out: Tensor = probs[..., :1] * readout + probs[..., 1:] @ v
-        return out.transpose(2, 3).reshape(n, b * size, self.v_heads, self.v_dim)
-
-    def history_score(self, x: Tensor) -> Tensor:
-        """a_i + γ·log B for block rows x [N, b, B, hidden]: [N, b, Hv, B]."""
-        calibration = self.history.calibration * math.log(x.shape[2])
-        score: Tensor = self.history.score(x) + calibration
-        return score.transpose(2, 3)
+            out = block.block_rows(mixed, memory, weights, unit, self.heads)
+        return out.flatten(1, 2)
 
 
-def _unit(x: Tensor) -> Tensor:
-    return x * torch.rsqrt((x * x).sum(dim=-1, keepdim=True) + 1e-6)
+def _replay(done: block.CleanPass, state: Tensor | None, rows: int) -> dict[str, Any]:
+    """What `StateLayer.keep` needs; `state` is the one before the pass."""
+    parts = {"k": done.k, "v": done.v, "g": done.g, "beta": done.beta}
+    return parts | {"rows": rows, "inputs": done.inputs, "state": state}

@@ -2,8 +2,8 @@
 
 Without `rows.active()` every layer is Qwen3.5's own: contexts and plain decoding run SGLang's
 kernels. With it, a GDN layer reads its history straight from SGLang's state pool and computes the
-rows in torch (`gdn`); nothing is written until `commit`. That is why denoising cannot corrupt a
-state, where SGLang's own dLLM passes would advance it at every step. Full attention runs SGLang's
+rows in torch (`model.block`); nothing is written until `commit`. That is why denoising cannot
+corrupt a state, where SGLang's own dLLM passes would advance it at every step. Full attention runs SGLang's
 backend with the block's keys in slots that the scheduler lent for this block.
 """
 
@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from sglang.srt.layers.attention.mamba.mamba import mamba_v2_sharded_weight_loader
 from sglang.srt.layers.radix_attention import AttentionType
 from sglang.srt.model_executor.forward_context import get_attn_backend
@@ -24,11 +23,13 @@ from sglang.srt.runtime_context import linear_attn_parallel_group
 from sglang.srt.utils import set_weight_attrs
 from torch import Tensor, nn
 
-from clover_engine.serving import gdn
+from clover_engine.model import block
 from clover_engine.serving.rows import Rows, active
 
+CHUNK = 16
 
-class History(nn.Module):
+
+class HistoryShare(nn.Module):
     """The history unit's parameters (this rank's heads), named as in checkpoints."""
 
     def __init__(self, hidden: int, heads: int) -> None:
@@ -42,7 +43,7 @@ class History(nn.Module):
 class _Pending:
     """The last pass of clean rows, to be committed or forgotten."""
 
-    replay: gdn.Replay
+    done: block.CleanPass
     conv_pool: Tensor  # [slots, C, K-1]
     state_pool: Tensor  # [slots, Hv, V, K]
     slots: Tensor  # [N]
@@ -54,10 +55,10 @@ class CloverGatedDeltaNet(qwen3_5.Qwen3_5GatedDeltaNet):  # type: ignore[misc]
     def __init__(self, config: Any, *args: Any, **kwargs: Any) -> None:
         super().__init__(config, *args, **kwargs)
         tp = self.attn_tp_size
-        self.heads = gdn.Heads(
+        self.heads = block.Heads(
             self.num_k_heads // tp, self.num_v_heads // tp, self.head_k_dim, self.head_v_dim
         )
-        self.history = History(self.hidden_size, self.heads.v_heads)
+        self.history = HistoryShare(self.hidden_size, self.heads.v_heads)
         channels, width = self.conv1d.weight.shape[0], self.conv_kernel_size
         self.conv1d.right = nn.Parameter(torch.zeros(channels, width))
         group = linear_attn_parallel_group()
@@ -93,7 +94,7 @@ class CloverGatedDeltaNet(qwen3_5.Qwen3_5GatedDeltaNet):  # type: ignore[misc]
         """Advances each request's state by the first `counts[n]` rows of the last clean pass."""
         pending, self._pending = self._pending, None
         assert pending is not None, "commit without a pass of clean rows"
-        tails, states = pending.replay.after(counts)
+        tails, states = pending.done.after(counts)
         moved = [i for i, count in enumerate(counts) if count]
         slots = pending.slots[moved]
         pending.conv_pool[slots] = tails[moved].transpose(1, 2).to(pending.conv_pool.dtype)
@@ -106,10 +107,10 @@ class CloverGatedDeltaNet(qwen3_5.Qwen3_5GatedDeltaNet):  # type: ignore[misc]
         slots = pool.get_mamba_indices(forward_batch.req_pool_indices)
         return cache.conv[0], cache.temporal, pool.translate_mamba_indices(slots).long()
 
-    def _read(self, memory: tuple[Tensor, Tensor, Tensor]) -> tuple[Tensor, Tensor]:
-        """Copies of tails [N, K-1, C] and states [N, Hv, K, V]."""
+    def _read(self, memory: tuple[Tensor, Tensor, Tensor], dtype: torch.dtype) -> block.Memory:
+        """Copies of tails [N, J-1, C], in `dtype`, and states [N, Hv, K, V]."""
         conv, state, slots = memory
-        return conv[slots].transpose(1, 2), state[slots].transpose(2, 3)
+        return block.Memory(conv[slots].transpose(1, 2).to(dtype), state[slots].transpose(2, 3))
 
     def _weight(self) -> Tensor:
         """The causal convolution's weight, [C, K]."""
@@ -119,14 +120,11 @@ class CloverGatedDeltaNet(qwen3_5.Qwen3_5GatedDeltaNet):  # type: ignore[misc]
     def _block(
         self, rows: Rows, mixed: Tensor, x: Tensor, memory: tuple[Tensor, Tensor, Tensor]
     ) -> Tensor:
-        tails, states = self._read(memory)
-        history = self.history
-        weights = gdn.BlockWeights(self.conv1d.right, history.calibration, history.scale)
-        score, mask = rows.pad(history.score(x)), rows.mask(x.device)
-        wide = tails.to(mixed.dtype)
-        return gdn.block(
-            self.heads, self._weight(), weights, mixed, score, mask, wide, states
-        )  # fmt: skip
+        history, mask = self.history, rows.mask(x.device)
+        unit = block.HistoryUnit(rows.pad(history.score(x)), history.calibration, history.scale)
+        weights = block.Convolution(self._weight(), self.conv1d.right)
+        held = self._read(memory, mixed.dtype)
+        return block.block_rows(mixed, held, weights, unit, self.heads, mask)
 
     def _clean(
         self,
@@ -135,16 +133,15 @@ class CloverGatedDeltaNet(qwen3_5.Qwen3_5GatedDeltaNet):  # type: ignore[misc]
         gates: tuple[Tensor, Tensor],
         memory: tuple[Tensor, Tensor, Tensor],
     ) -> Tensor:
-        tails, states = self._read(memory)
-        a, b = (x.float() for x in gates)
-        step = F.softplus(a + self.dt_bias.float())
-        g, beta = rows.pad(-self.A_log.float().exp() * step), rows.pad(b.sigmoid())
-        wide, mask = tails.to(mixed.dtype), rows.mask(mixed.device)
-        out, replay = gdn.clean(
-            self.heads, self._weight(), mixed, (g, beta), mask, wide, states
-        )  # fmt: skip
-        self._pending = _Pending(replay, *memory)
-        return out
+        a, b = gates
+        held = self._read(memory, mixed.dtype)
+        inputs = torch.cat([held.tail, mixed], dim=1)
+        g, beta = (rows.pad(x) for x in block.gates(a, b, self.dt_bias, self.A_log))
+        done = block.clean_rows(
+            inputs, held.state, self._weight(), block.Gates(g, beta), self.heads, CHUNK
+        )
+        self._pending = _Pending(done, *memory)
+        return done.out
 
 
 class CloverLinearLayer(qwen3_5.Qwen3_5LinearDecoderLayer):  # type: ignore[misc]
