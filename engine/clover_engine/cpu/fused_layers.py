@@ -35,7 +35,7 @@ class DeltaNetWeights(NamedTuple):
 
     panels: Weights
     vectors: Weights
-    convolution: Weights
+    convolution: tuple[Array, Array]
     mlp: Weights
 
 

@@ -143,7 +143,8 @@ def test_the_chunks_of_the_rule_do_not_matter() -> None:
     args = (layer.inputs, layer.state, layer.taps.causal, found, layer.heads)
     one, many = block.clean_rows(*args, 1), block.clean_rows(*args, 16)
     torch.testing.assert_close(one.out, many.out, rtol=1e-4, atol=1e-5)
-    _, end, _ = delta_rule(one.k, one.k, one.v, one.g, one.beta, layer.state, 3)
+    k, v, g, beta = one.writes
+    _, end, _ = delta_rule(k, k, v, g, beta, layer.state, 3)
     torch.testing.assert_close(end, one.end, rtol=1e-4, atol=1e-5)
 
 
