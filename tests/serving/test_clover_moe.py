@@ -96,7 +96,7 @@ def test_stop_tokens_end_blocks_at_every_place(server: Server, reference: Refere
 
 
 def test_defaults_of_a_generation_config_are_applied(server: Server) -> None:
-    """SGLang gives a chat these defaults, a repetition penalty among them; see `options.APPLIED`."""
+    """SGLang gives a chat these defaults, see `options.APPLIED`."""
     text = [5, 6, 7, 8]
     shared = {"temperature": 1.0, "sampling_seed": 4}
     plain = server.generate(text, 24, **shared)

@@ -19,6 +19,8 @@ from clover_engine.folders import cache_folder
 
 _LAYOUT = 1
 """Counts up when a conversion writes something else, so that older ones are not used."""
+DEFAULT_CHECKPOINT = Path(__file__).parents[1] / "weights" / "nano"
+"""The model that is shipped."""
 ADAPTERS = Path(__file__).parents[1] / "weights"
 """Holds `NAME-adapter.safetensors` for candidates whose masked rows were trained."""
 

@@ -137,11 +137,11 @@ class _DeltaNet:
         self.heads, self.keys, self.values = net.v_heads, net.k_dim, net.v_dim
         self.key_heads = net.k_heads
         parts = (net.in_proj_qkv, net.in_proj_z, net.in_proj_b, net.in_proj_a, net.history.score)
-        self.panels = (
+        panels = (
             pack(np.concatenate([_array(p.weight) for p in parts]), narrow),
             pack(_array(net.out_proj.weight), narrow),
         )
-        self.vectors = (
+        vectors = (
             _scale(layer.input_layernorm),
             _array(-net.A_log.exp()),
             _array(net.dt_bias),
@@ -151,9 +151,9 @@ class _DeltaNet:
             _array(net.norm.weight),
             NOTHING,
         )
-        self.convolution = _array(net.conv1d.weight[:, 0].T), _array(net.conv1d.right.T)
-        self.mlp = _mlp(layer, narrow)
-        self.no_tail = np.zeros((1, net.conv1d.width - 1, self.convolution[0].shape[1]), np.float32)
+        convolution = _array(net.conv1d.weight[:, 0].T), _array(net.conv1d.right.T)
+        self.weights = compiled.DeltaNetWeights(panels, vectors, convolution, _mlp(layer, narrow))
+        self.no_tail = np.zeros((1, net.conv1d.width - 1, convolution[0].shape[1]), np.float32)
         self.no_state = np.zeros((1, self.heads, self.keys, self.values), np.float32)
 
     def run(
@@ -176,10 +176,10 @@ class _DeltaNet:
             np.empty((n, self.heads, t, self.keys), np.float32),
             np.empty((n, self.heads, t, self.values), np.float32),
         )
-        rates = tuple(np.empty((n, self.heads, t), np.float32) for _ in range(2))
+        rates = (np.empty((n, self.heads, t), np.float32), np.empty((n, self.heads, t), np.float32))
         compiled.deltanet_layer(
-            x, (*shape, self.hidden, self.key_heads), self.eps, self.panels, self.vectors,
-            self.convolution, self.mlp, tail, state, inputs, after, kept, rates,
+            x, (*shape, self.hidden, self.key_heads), self.eps, self.weights,
+            compiled.Before(tail, state), compiled.Written(inputs, after, kept, rates),
         )  # fmt: skip
         if write and memory is not None:
             seen = torch.from_numpy(inputs)[:, : tail.shape[1] + t]
@@ -197,19 +197,19 @@ class _Attention:
         self.hidden, self.eps = hidden, eps
         self.heads, self.dim, self.gated = net.heads, net.dim, net.gated
         parts = (net.q_proj, net.k_proj, net.v_proj)
-        self.panels = (
+        panels = (
             pack(np.concatenate([_array(p.weight) for p in parts]), narrow),
             pack(_array(net.o_proj.weight), narrow),
         )
         biases = [_array(p.bias) for p in parts if p.bias is not None]
-        self.vectors = (
+        vectors = (
             _scale(layer.input_layernorm),
             _scale(net.q_norm),
             _scale(net.k_norm),
             np.concatenate(biases) if biases else NOTHING,
             NOTHING if net.o_proj.bias is None else _array(net.o_proj.bias),
         )
-        self.mlp = _mlp(layer, narrow)
+        self.weights = compiled.AttentionWeights(panels, vectors, _mlp(layer, narrow))
         self.nothing = np.zeros((1, net.kv_heads, 0, self.dim), np.float32)
 
     def run(
@@ -231,8 +231,8 @@ class _Attention:
         elif memory is not None and memory.k is not None and memory.v is not None:
             k, v = _array(memory.k), _array(memory.v)
         compiled.attention_layer(
-            x, (*shape, self.hidden, self.heads, self.dim, int(self.gated)), self.eps, self.panels,
-            self.vectors, self.mlp, rotary, k, v, history, write,
+            x, (*shape, self.hidden, self.heads, self.dim, int(self.gated), history, int(write)),
+            self.eps, self.weights, rotary, (k, v),
         )  # fmt: skip
         if write and memory is not None:
             memory.length += t

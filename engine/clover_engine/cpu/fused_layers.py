@@ -7,6 +7,7 @@ enough for whole panels; what goes beyond the hidden size stays zero.
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 
@@ -27,6 +28,45 @@ ONE = np.float32(1.0)
 MANY = 8
 """From so many queries of a key on, the keys are turned into panels first."""
 Weights = tuple[Array, ...]
+
+
+class DeltaNetWeights(NamedTuple):
+    """A GDN layer's, in the order of `fused.py`."""
+
+    panels: Weights
+    vectors: Weights
+    convolution: tuple[Array, Array]
+    mlp: Weights
+
+
+class AttentionWeights(NamedTuple):
+    """A full-attention layer's, in the order of `fused.py`."""
+
+    panels: Weights
+    vectors: Weights
+    mlp: Weights
+
+
+class Before(NamedTuple):
+    """What a GDN layer remembers; only read."""
+
+    tail: Array
+    """[1 or n, J-1, C]."""
+    state: Array
+    """[1 or n, Hv, K, V]."""
+
+
+class Written(NamedTuple):
+    """What a GDN layer leaves."""
+
+    inputs: Array
+    """[n, J-1 + rows, C]."""
+    after: Array
+    """[n, Hv, K, V], if there are clean rows."""
+    kept: Weights
+    """Keys [n, Hv, t, K] and values [n, Hv, t, V] of the clean rows."""
+    rates: Weights
+    """g and β [n, Hv, t]."""
 
 
 @compiled
@@ -51,22 +91,16 @@ def _mlp(x: Array, hidden: int, eps: float, weights: Weights) -> None:
 
 @compiled
 def deltanet_layer(
-    x: Array, shape: tuple[int, ...], eps: float, panels: Weights, vectors: Weights,
-    convolution: Weights, mlp: Weights, tail: Array, state: Array, inputs: Array, after: Array,
-    kept: Weights, kept_rates: Weights,
+    x: Array, shape: tuple[int, ...], eps: float, weights: DeltaNetWeights, before: Before,
+    written: Written,
 ) -> None:  # fmt: skip
-    """A GDN layer on x, in place.
-
-    shape: (n, t, b, size, hidden, key heads). tail [1 or n, K-1, C] and state [1 or n, Hv, K, V]
-    are what came before; inputs [n, K-1 + rows, C] and, if t > 0, `after` [n, Hv, K, V] are
-    written, and `kept`, `kept_rates` as in `clean_heads` with a leading n.
-    """
+    """A GDN layer on x, in place; shape: (n, t, b, size, hidden, key heads)."""
     n, t, b, size, hidden, key_heads = shape
-    project, back = panels
-    norm, decay_rate, dt_bias, prior, calibration, sharpness, head_norm, nothing = vectors
-    taps, right = convolution
-    kept_k, kept_v = kept
-    kept_g, kept_beta = kept_rates
+    project, back = weights.panels
+    norm, decay_rate, dt_bias, prior, calibration, sharpness, head_norm, nothing = weights.vectors
+    tail, state = before
+    inputs, after, kept, kept_rates = written
+    taps = weights.convolution[0]
     rows, channels = t + b * size, taps.shape[1]
     heads, keys, values = state.shape[1:]
     proj = _project(x, hidden, norm, eps, project, nothing)
@@ -77,50 +111,48 @@ def deltanet_layer(
         added[h] = prior[h] + calibration[h] * np.float32(math.log(max(size, 1)))
     out = np.empty((x.shape[0], heads * values), np.float32)
     for s in range(n):
-        before = min(s, state.shape[0] - 1)
+        own = min(s, state.shape[0] - 1)
         row = s * rows
         for c in range(channels):
             for i in range(width):
                 inputs[s, i, c] = tail[min(s, tail.shape[0] - 1), i, c]
             for i in range(rows):
                 inputs[s, width + i, c] = proj[row + i, c]
-        mixed = convolve(inputs[s], taps, right, t, b, size, 2 * key_heads, keys)
-        held = state[before]
+        mixed = convolve(inputs[s], weights.convolution, (t, b, size), 2 * key_heads, keys)
+        held = state[own]
         if t:
             held = after[s]
             for h in range(heads):
                 for a in range(keys):
                     for c in range(values):
-                        held[h, a, c] = state[before, h, a, c]
-            clean_heads(
-                mixed, proj, row, gates, t, key_heads, decay_rate, dt_bias, held, kept_k[s],
-                kept_v[s], kept_g[s], kept_beta[s], out,
-            )  # fmt: skip
+                        held[h, a, c] = state[own, h, a, c]
+            kept_rows = (kept[0][s], kept[1][s], kept_rates[0][s], kept_rates[1][s])
+            places = (row, gates, t, key_heads)
+            clean_heads(mixed, proj, places, (decay_rate, dt_bias), held, kept_rows, out)
         for block in range(b):
             first = t + block * size
-            block_heads(
-                mixed, proj, row + first, gates + 2 * heads, first, size, key_heads, added,
-                sharpness, held, out,
-            )  # fmt: skip
+            places_of_block = (row + first, gates + 2 * heads, first, size, key_heads)
+            block_heads(mixed, proj, places_of_block, (added, sharpness), held, out)
     gated_head_norm(out, proj, channels, heads, head_norm, eps)
     product(out, back, x)
-    _mlp(x, hidden, eps, mlp)
+    _mlp(x, hidden, eps, weights.mlp)
 
 
 @compiled
 def attention_layer(
-    x: Array, shape: tuple[int, ...], eps: float, panels: Weights, vectors: Weights, mlp: Weights,
-    rotary: Weights, past_k: Array, past_v: Array, history: int, write: bool,
+    x: Array, shape: tuple[int, ...], eps: float, weights: AttentionWeights, rotary: Weights,
+    past: Weights,
 ) -> None:  # fmt: skip
     """A full-attention layer on x, in place.
 
-    shape: (n, t, b, size, hidden, heads, head_dim, gated); past_k, past_v [1 or n, kv, capacity, D]
-    hold `history` rows, and get the clean rows if `write`.
+    shape: (n, t, b, size, hidden, heads, head_dim, gated, history, write); `past` are keys and
+    values [1 or n, kv, capacity, D] that hold `history` rows, and get the clean rows if `write`.
     """
-    n, t, b, size, hidden, heads, dim, gated = shape
-    project, back = panels
-    norm, q_norm, k_norm, bias, back_bias = vectors
+    n, t, b, size, hidden, heads, dim, gated, history, write = shape
+    project, back = weights.panels
+    norm, q_norm, k_norm, bias, back_bias = weights.vectors
     cos, sin = rotary
+    past_k, past_v = past
     kv_heads, rows = past_k.shape[1], t + b * size
     proj = _project(x, hidden, norm, eps, project, bias)
     stride = 2 * dim if gated else dim
@@ -164,7 +196,7 @@ def attention_layer(
         for c in range(back_bias.shape[0]):
             x[r, c] += back_bias[c]
     product(out, back, x)
-    _mlp(x, hidden, eps, mlp)
+    _mlp(x, hidden, eps, weights.mlp)
 
 
 @compiled

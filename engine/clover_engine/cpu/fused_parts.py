@@ -71,13 +71,16 @@ def _to_unit_length(x: Array, count: int, dim: int) -> None:
 
 @compiled
 def convolve(
-    inputs: Array, taps: Array, right: Array, t: int, b: int, size: int, units: int, dim: int
+    inputs: Array, weights: tuple[Array, Array], shape: tuple[int, int, int], units: int, dim: int
 ) -> Array:
     """inputs [K-1 + rows, C] of one sequence → [rows, C] after silu.
 
     Block rows read the clean rows' end, and through `right` what follows in their block. q and k,
-    the first `units` vectors of `dim` items, get unit length. taps, right: [K, C].
+    the first `units` vectors of `dim` items, get unit length. weights: causal and right taps, each
+    [K, C]; shape: (t, b, size).
     """
+    taps, right = weights
+    t, b, size = shape
     width, channels = taps.shape
     out = np.zeros((t + b * size, channels), np.float32)
     for i in range(t):
@@ -129,16 +132,19 @@ def _write_and_read(
 
 @compiled
 def clean_heads(
-    mixed: Array, proj: Array, row: int, at: int, t: int, key_heads: int, decay_rate: Array,
-    dt_bias: Array, state: Array, kept_k: Array, kept_v: Array, kept_g: Array, kept_beta: Array,
-    out: Array,
+    mixed: Array, proj: Array, places: tuple[int, int, int, int], rates: tuple[Array, Array],
+    state: Array, kept: tuple[Array, Array, Array, Array], out: Array,
 ) -> None:  # fmt: skip
     """The gated delta rule over `t` clean rows of one sequence, head by head.
 
+    places: (row, at, t, key heads); rates: -e^A and the steps' bias, a head each.
     mixed: `convolve`'s result; proj[row + i, at:] has β's inputs and then the steps', a head each;
     state [Hv, K, V] is advanced in place. What a rollback needs goes to kept_k [Hv, t, K],
-    kept_v [Hv, t, V], kept_g and kept_beta [Hv, t]. out[row + i] gets [Hv · V].
+    kept_v [Hv, t, V], kept_g and kept_beta [Hv, t] of `kept`. out[row + i] gets [Hv · V].
     """
+    row, at, t, key_heads = places
+    decay_rate, dt_bias = rates
+    kept_k, kept_v, kept_g, kept_beta = kept
     heads, keys, values = state.shape
     group = heads // key_heads
     scale = np.float32(1.0 / math.sqrt(keys))
@@ -180,14 +186,17 @@ def rewound(state: Array, k: Array, v: Array, g: Array, beta: Array, count: int)
 
 @compiled
 def block_heads(
-    mixed: Array, proj: Array, row: int, at: int, first: int, size: int, key_heads: int,
-    prior: Array, sharpness: Array, state: Array, out: Array,
+    mixed: Array, proj: Array, places: tuple[int, int, int, int, int],
+    unit: tuple[Array, Array], state: Array, out: Array,
 ) -> None:  # fmt: skip
     """One block's rows: softmax over the history's readout and the block's own tokens.
 
     mixed[first : first + size] are the block's rows, proj[row + i, at + h] their history scores,
     to which prior[h] is added; state [Hv, K, V] is read only. out[row + i] gets [Hv · V].
+    places: (row, at, first, size, key heads); unit: prior and scale of scores, a head each.
     """
+    row, at, first, size, key_heads = places
+    prior, sharpness = unit
     heads, keys, values = state.shape
     group = heads // key_heads
     scale = np.float32(1.0 / math.sqrt(keys))

@@ -31,6 +31,18 @@ class Fill:
     """How many masks the span had."""
 
 
+@dataclass(frozen=True, slots=True)
+class Edits:
+    """Which edits of a line are wanted."""
+
+    ends: tuple[int, int]
+    """The tokens <eom> and <pad>, which end and fill up a line's block."""
+    max_remove: int
+    max_insert: int
+    top: int
+    """So many lines at most."""
+
+
 def spans(line: list[int], max_remove: int, max_insert: int, mask: int) -> Iterator[Fill]:
     """Every replacement of a span by masks; pure deletions have none. Lines over 31 tokens are
     only partly looked at: the block must hold the line and its <eom>."""
@@ -48,22 +60,18 @@ def fill(
     model: Clover,
     start: Start,
     line: list[int],
-    eom: int,
-    pad: int,
-    max_remove: int,
-    max_insert: int,
-    top: int,
+    wanted: Edits,
     limits: Limits,
     sampling: Sampling,
     tally: Tally,
 ) -> list[Fill]:
-    """Up to `top` distinct filled lines other than `line`, best mean log-probability first."""
+    """Distinct filled lines other than `line`, best mean log-probability first."""
     mask = model.mask_id
-    open_ = list(spans(line, max_remove, max_insert, mask))
+    open_ = list(spans(line, wanted.max_remove, wanted.max_insert, mask))
     done = {f.tokens: f for f in open_ if f.masks == 0 and f.tokens != tuple(line)}
     open_ = [f for f in open_ if f.masks]
     while open_ and limits.interrupted() is None:
-        grown = _grow(model, start, open_, (eom, pad), limits, sampling, tally)
+        grown = _grow(model, start, open_, wanted.ends, limits, sampling, tally)
         open_ = []
         for f in grown:
             if mask in f.tokens:
@@ -73,7 +81,7 @@ def fill(
                 if best is None or f.logprob > best.logprob:
                     done[f.tokens] = f
         open_ = sorted(open_, key=_mean, reverse=True)[:BEAM]
-    return sorted(done.values(), key=_mean, reverse=True)[:top]
+    return sorted(done.values(), key=_mean, reverse=True)[: wanted.top]
 
 
 def _mean(f: Fill) -> float:

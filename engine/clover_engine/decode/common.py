@@ -134,8 +134,9 @@ class Tally:
 
     def stats(self, prefill: int, cached: int, seconds: float) -> DecodeStats:
         return DecodeStats(
-            self.forward_passes, prefill, cached, self.tokens,
-            self.drafted, self.accepted, self.denoising_steps, seconds,
+            forward_passes=self.forward_passes, prefill_tokens=prefill, cached_tokens=cached,
+            tokens=self.tokens, drafted=self.drafted, accepted=self.accepted,
+            denoising_steps=self.denoising_steps, seconds=seconds,
         )  # fmt: skip
 
 

@@ -21,7 +21,7 @@ from clover_engine.api import (
     ScoreRequest,
     ScoreResult,
 )
-from clover_engine.checkpoint.known import candidate_at, prepare
+from clover_engine.checkpoint.known import DEFAULT_CHECKPOINT, candidate_at, prepare
 from clover_engine.checkpoint.weights import load_model
 from clover_engine.cpu.accelerate import accelerate
 from clover_engine.cpu.packed import load_packed
@@ -34,7 +34,6 @@ from clover_engine.model import Clover
 from clover_engine.text.plain_prompt import PlainPrompt, prompt_for
 from clover_engine.text.tokenizer import Tokenizer
 from clover_engine.validation import check_request
-from clover_engine.worker.local import DEFAULT_CHECKPOINT
 
 RESERVE = 32
 """Rows that scoring and cloze keep free after the context."""
@@ -111,7 +110,7 @@ class EmbeddedEngine:
             generator = seeded(request.seed + i)
             healed, start = heal(
                 self.model, self._start(tokens, call), forced, self.pieces, call.limits, clean,
-                call.tally, generator,
+                call.tally, generator=generator,
             )  # fmt: skip
             out = self._decode(request, start, call, clean, generator, tokens, healed)
             choices.append(self._text(healed, out, request, len(blanks)))
@@ -177,11 +176,9 @@ class EmbeddedEngine:
         tokens = self.prompt.context(request.prefix, request.suffix, request.original, (), RESERVE)
         start = self._start(tokens, call)
         sampling = Sampling(banned=torch.cat([self.ban_block, self._ends()]))
-        fills = cloze.fill(
-            self.model, start, line, self.prompt.eom, self.prompt.pad,
-            request.max_remove, request.max_insert, 3 * request.top, call.limits, sampling,
-            call.tally,
-        )  # fmt: skip
+        ends = (self.prompt.eom, self.prompt.pad)
+        wanted = cloze.Edits(ends, request.max_remove, request.max_insert, 3 * request.top)
+        fills = cloze.fill(self.model, start, line, wanted, call.limits, sampling, call.tally)
         texts = list(dict.fromkeys(self.tok.decode(f.tokens) for f in fills))
         texts = [t for t in texts if t != request.original and "\ufffd" not in t]
         if not texts:

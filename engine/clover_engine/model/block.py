@@ -141,7 +141,7 @@ def block_rows(
     if mask is not None:
         scores = scores.masked_fill(~mask[..., None, None, :], -math.inf)
     units = torch.cat([prior[..., None], scores], dim=-1).softmax(dim=-1)
-    out = units[..., :1] * readout + units[..., 1:] @ v
+    out: Tensor = units[..., :1] * readout + units[..., 1:] @ v
     return out.transpose(-3, -2)
 
 
@@ -154,6 +154,18 @@ def history_score(unit: HistoryUnit, q: Tensor, mask: Tensor | None) -> Tensor:
         sizes = mask.sum(dim=-1).to(q.dtype)  # [...]
         grown = calibration * sizes.log()[..., None, None]  # [..., 1, Hv]
     return (unit.score.to(q.dtype) + grown).transpose(-1, -2)
+
+
+class Writes(NamedTuple):
+    """What clean rows wrote, from which any prefix of them can be written again."""
+
+    k: Tensor
+    """[N, Hv, T, K]."""
+    v: Tensor
+    """[N, Hv, T, V]."""
+    g: Tensor
+    """[N, Hv, T], as β."""
+    beta: Tensor
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,21 +182,19 @@ class CleanPass:
     """Convolution inputs, the tail before them, [N, J-1 + T, C]."""
     before: Tensor | None
     """The state before the pass."""
-    k: Tensor
-    v: Tensor
-    g: Tensor
-    beta: Tensor
+    writes: Writes
 
     def after(self, counts: Sequence[int]) -> Memory:
         """What a layer remembers if only the first `counts[n]` rows of sequence n had been run."""
-        rows = self.k.shape[2]
+        k, v, g, beta = self.writes
+        rows = k.shape[2]
         width = self.inputs.shape[1] - rows
-        first = torch.tensor(list(counts), device=self.k.device)
+        first = torch.tensor(list(counts), device=k.device)
         places = first[:, None] + torch.arange(width, device=first.device)  # [N, J-1]
         batch = torch.arange(len(first), device=first.device)[:, None]
         kept = (torch.arange(rows, device=first.device) < first[:, None])[:, None]  # [N, 1, T]
-        g, beta = self.g * kept, self.beta * kept  # zeros leave the state alone
-        _, state, _ = delta_rule(self.k, self.k, self.v, g, beta, self.before, REPLAY_CHUNK)
+        zeroed = (g * kept, beta * kept)  # zeros leave the state alone
+        _, state, _ = delta_rule(k, k, v, *zeroed, self.before, REPLAY_CHUNK)
         return Memory(self.inputs[batch, places], state)
 
 
@@ -209,4 +219,4 @@ def clean_rows(
     g, beta = (x.to(q.dtype).transpose(1, 2) for x in gates)
     before = None if state is None else state.to(q.dtype).expand(len(inputs), -1, -1, -1)
     out, end, starts = delta_rule(q * heads.k_dim**-0.5, k, v, g, beta, before, chunk)
-    return CleanPass(out.transpose(1, 2), end, starts, inputs, before, k, v, g, beta)
+    return CleanPass(out.transpose(1, 2), end, starts, inputs, before, Writes(k, v, g, beta))

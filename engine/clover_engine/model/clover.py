@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 import torch
 from torch import Tensor, nn
@@ -16,9 +16,15 @@ from clover_engine.model.layers import MLP, RMSNorm, Rotary
 from clover_engine.model.moe import SparseMoE
 from clover_engine.model.rows import Layout
 
-if TYPE_CHECKING:
-    from clover_engine.cpu.fused import Fused
-    from clover_engine.cpu.packed import PackedStep
+
+class FastPath(Protocol):
+    """The same computations faster (room `cpu`), on the same `Cache`."""
+
+    def forward(self, ids: Tensor, layout: Layout, cache: Cache | None, update: bool) -> Tensor:
+        """As `Clover.rows`."""
+
+    def head(self, hidden: Tensor) -> Tensor:
+        """As `Clover.head`."""
 
 
 class Layer(nn.Module):
@@ -84,7 +90,7 @@ class Clover(nn.Module):
         self.adapter = BlockAdapter(config) if config.adapter_rank else None
         if self.adapter is not None:
             self.adapter.attach(self.model.layers)
-        self.fused: Fused | PackedStep | None = None
+        self.fused: FastPath | None = None
         """The fast path, if `accelerate` found that it fits; not used where gradients are."""
 
     def forward(

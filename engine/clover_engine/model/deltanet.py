@@ -128,5 +128,5 @@ class GatedDeltaNet(nn.Module):
 
 def _replay(done: block.CleanPass, state: Tensor | None, rows: int) -> dict[str, Any]:
     """What `StateLayer.keep` needs; `state` is the one before the pass."""
-    parts = {"k": done.k, "v": done.v, "g": done.g, "beta": done.beta}
-    return parts | {"rows": rows, "inputs": done.inputs, "state": state}
+    found = {"rows": rows, "inputs": done.inputs, "state": state}
+    return found | done.writes._asdict()

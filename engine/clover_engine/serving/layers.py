@@ -3,8 +3,8 @@
 Without `rows.active()` every layer is Qwen3.5's own: contexts and plain decoding run SGLang's
 kernels. With it, a GDN layer reads its history straight from SGLang's state pool and computes the
 rows in torch (`model.block`); nothing is written until `commit`. That is why denoising cannot
-corrupt a state, where SGLang's own dLLM passes would advance it at every step. Full attention runs SGLang's
-backend with the block's keys in slots that the scheduler lent for this block.
+corrupt a state, where SGLang's own dLLM passes would advance it at every step. Full attention runs
+SGLang's backend with the block's keys in slots that the scheduler lent for this block.
 """
 
 from __future__ import annotations

@@ -35,12 +35,12 @@ from clover_engine.api import (
     to_json,
 )
 from clover_engine.checkpoint.known import CANDIDATES, candidate_at
+from clover_engine.checkpoint.known import DEFAULT_CHECKPOINT as DEFAULT_CHECKPOINT
 from clover_engine.errors import EngineCrashed, EngineError, EngineUnavailable, RequestCancelled
 from clover_engine.validation import check_request
 from clover_engine.worker.process import Answer, WorkerProcess, copy_error, error_from
 
 ENGINE_PACKAGES = ("torch", "numpy", "safetensors", "tokenizers")
-DEFAULT_CHECKPOINT = Path(__file__).parents[1] / "weights" / "nano"
 _POLL_S = 0.004
 _MAX_PAUSE_S = 30.0
 

@@ -52,7 +52,7 @@ class Layer:
         taps = (_array(self.taps.causal.T), _array(self.taps.right.T))
         shape = (self.t, self.b, self.size)
         units = 2 * self.heads.k_heads
-        return compiled.convolve(_array(self.inputs[0]), *taps, *shape, units, self.heads.k_dim)
+        return compiled.convolve(_array(self.inputs[0]), taps, shape, units, self.heads.k_dim)
 
 
 def _array(tensor: Tensor) -> Any:
@@ -84,10 +84,11 @@ def test_the_compiled_parts_compute_the_equations(shape: dict[str, int], seed: i
         wanted = block.clean_rows(inputs, held, layer.taps.causal, found, heads, 16)
         kept = [np.empty((heads.v_heads, t, n), np.float32) for n in (heads.k_dim, heads.v_dim)]
         rates = [np.empty((heads.v_heads, t), np.float32) for _ in range(2)]
+        constants = (_array(-layer.rate.exp()), _array(layer.bias))
+        places = (0, 0, t, heads.k_heads)
         compiled.clean_heads(
-            mixed, _array(layer.proj), 0, 0, t, heads.k_heads, _array(-layer.rate.exp()),
-            _array(layer.bias), after, *kept, *rates, out,
-        )  # fmt: skip
+            mixed, _array(layer.proj), places, constants, after, (*kept, *rates), out
+        )
         _close(out[:t], wanted.out[0].flatten(1))
         _close(after, wanted.end[0])
         for count in {0, t // 2, t}:
@@ -103,9 +104,10 @@ def test_the_compiled_parts_compute_the_equations(shape: dict[str, int], seed: i
         unit = block.HistoryUnit(score, *layer.unit)
         blocks = block.block_rows(rows, block.Memory(tail, held), layer.taps, unit, heads)
         prior = layer.unit[0] * math.log(layer.size)
+        places_of_block = (first, 2 * heads.v_heads, first, layer.size, heads.k_heads)
         compiled.block_heads(
-            mixed, _array(layer.proj), first, 2 * heads.v_heads, first, layer.size, heads.k_heads,
-            _array(prior), _array(layer.unit[1]), after, out,
+            mixed, _array(layer.proj), places_of_block,
+            (_array(prior), _array(layer.unit[1])), after, out,
         )  # fmt: skip
         _close(out[first : first + layer.size], blocks[0].flatten(1))
 
@@ -141,7 +143,8 @@ def test_the_chunks_of_the_rule_do_not_matter() -> None:
     args = (layer.inputs, layer.state, layer.taps.causal, found, layer.heads)
     one, many = block.clean_rows(*args, 1), block.clean_rows(*args, 16)
     torch.testing.assert_close(one.out, many.out, rtol=1e-4, atol=1e-5)
-    _, end, _ = delta_rule(one.k, one.k, one.v, one.g, one.beta, layer.state, 3)
+    k, v, g, beta = one.writes
+    _, end, _ = delta_rule(k, k, v, g, beta, layer.state, 3)
     torch.testing.assert_close(end, one.end, rtol=1e-4, atol=1e-5)
 
 

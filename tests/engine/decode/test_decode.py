@@ -257,7 +257,7 @@ def test_scoring_stops_at_the_deadline() -> None:
 def test_cloze_fills_are_distinct_small_edits(seed: int, line: list[int]) -> None:
     model = random_model(seed)
     fills = cloze.fill(
-        model, start_from(model, [3, 4]), line, EOM, PAD, 2, 2, 40, Limits(0),
+        model, start_from(model, [3, 4]), line, cloze.Edits((EOM, PAD), 2, 2, 40), Limits(0),
         Sampling(banned=torch.tensor([PAD, MASK, EOM])), Tally(),
     )  # fmt: skip
     texts = [f.tokens for f in fills]
