@@ -22,7 +22,8 @@ ENGINES = ("auto", "embedded", *SERVERS, "none")
 ENVIRONMENT = """\
 CLOVER_SGLANG_URL or CLOVER_LLAMACPP_URL names a model server, as --engine-url does;
 CLOVER_SGLANG_API_KEY or CLOVER_LLAMACPP_API_KEY is its key. Code is sent to that server, secrets
-inside of it are not. While it is away, the embedded model answers.
+inside of it are not, nor are files that hold secrets or are ignored. While it is away, the embedded
+model answers.
 """
 
 
@@ -88,11 +89,18 @@ def wanted_by(args: argparse.Namespace) -> Wanted:
 
 
 @contextmanager
-def opened(args: argparse.Namespace) -> Iterator[Engine | None]:
-    """The engine that the arguments choose, or None; closed at the end. Nothing starts yet."""
+def opened(args: argparse.Namespace, withheld: str = "") -> Iterator[Engine | None]:
+    """The engine that the arguments choose, or None; closed at the end. Nothing starts yet.
+
+    `withheld`: why no server may be asked, in words. Then only the embedded model is, and the
+    user is told.
+    """
     from clover_engine.choice.engines import choose_engines
 
     engines = choose_engines(wanted_by(args))
+    if withheld and any(provider.is_served for provider in engines.providers):
+        engines.providers = [each for each in engines.providers if not each.is_served]
+        print(f"clover-code: note: {withheld}: no server is sent it", file=sys.stderr)
     embedded_only = len(engines.providers) == 1 and not engines.providers[0].is_served
     try:
         with _notes():

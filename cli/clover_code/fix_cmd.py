@@ -9,7 +9,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -188,9 +188,20 @@ def _fix(args: argparse.Namespace, screen: Screen) -> FixResult:
         log=args.log,
         resume=args.resume,
         allow=tuple(args.allow),
+        unread=_unread(Path.cwd()),
     )
     with opened(args) as engine:
         return fix(request, engine, screen)
+
+
+def _unread(folder: Path) -> Callable[[str], bool]:
+    """For `FixRequest.unread`: what the language server withholds, here too."""
+    from clover_engine.privacy.withheld import Withheld
+    from clover_patcher.repository.git import Repository
+
+    top = Repository.open(folder).root
+    withheld = Withheld((top,))
+    return lambda path: bool(withheld.of_path(top / path))
 
 
 def _places(texts: list[str]) -> tuple[Diagnostic, ...]:

@@ -10,7 +10,7 @@ import typing
 from typing import TYPE_CHECKING, Any
 
 from clover_code.engine_option import ENGINES, ENVIRONMENT, add_engine_arguments, opened
-from clover_code.places import Hole, cut, parse_place, read_text
+from clover_code.places import Hole, Place, cut, parse_place, read_text
 from clover_engine.api import InfillRequest, Mode, to_json
 from clover_engine.gate import is_shown
 
@@ -89,7 +89,7 @@ def run(args: argparse.Namespace) -> int:
         deadline_s=args.deadline,
     )
     begun = time.monotonic()
-    with opened(args) as engine:
+    with opened(args, _withheld(place)) as engine:
         assert engine is not None  # "none" is no choice here
         result = engine.infill(request)
     found = describe(result, hole, time.monotonic() - begun)
@@ -98,6 +98,14 @@ def run(args: argparse.Namespace) -> int:
     else:
         _print(found)
     return 0
+
+
+def _withheld(place: Place) -> str:
+    """Why no server may read the file, in words; "" if one may. Of standard input nothing is
+    known."""
+    from clover_engine.privacy.withheld import Withheld
+
+    return "" if place.path is None else Withheld().of_path(place.path)
 
 
 def describe(result: InfillResult, hole: Hole, seconds: float) -> dict[str, Any]:

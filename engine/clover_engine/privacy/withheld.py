@@ -61,9 +61,17 @@ class Withheld:
         for path in paths:
             absolute = os.path.isabs(path)
             for full in (Path(path),) if absolute else [root / path for root in self._roots]:
-                for named in _names(full):
-                    if reason := _by_name(named.as_posix()) or self._by_rules(named):
+                try:
+                    if reason := self._of_file(full):
                         return reason
+                except (OSError, ValueError):  # a name that no file can have
+                    return f"{path.rpartition('/')[2][:80]!r} cannot be looked up"
+        return ""
+
+    def _of_file(self, full: Path) -> str:
+        for named in _names(full):
+            if reason := _by_name(named.as_posix()) or self._by_rules(named):
+                return reason
         return ""
 
     def _by_rules(self, named: Path) -> str:
