@@ -27,10 +27,12 @@ from typing import Any
 
 from clover_patcher import fix as fixing
 from clover_patcher.check.command import Check
-from clover_patcher.check.runner import Runner
+from clover_patcher.check.runner import ProgramRunner
 from clover_patcher.fix import FixRequest, fix
 from clover_patcher.repository.git import Repository
+from clover_patcher.repository.permission import Permission
 from clover_patcher.repository.workspace import Workspace
+from clover_patcher.validate import lanes
 
 BODY = "def function_{n}(x, y={n}):\n    return x * y + {n}\n\n\n"
 BROKEN = "def double(x):\n    return x + 2\n"
@@ -39,8 +41,8 @@ PHASES: list[tuple[Any, str, str]] = [
     (Repository, "open", "find the repository"),
     (fixing, "settle", "finish what a killed run began"),
     (Workspace, "__enter__", "list and copy"),
-    (fixing, "start_runner", "start the check's interpreters"),
-    (fixing, "select_files", "choose files"),
+    (lanes, "start_runner", "start the check's interpreters"),
+    (Permission, "of", "choose files"),
     (Workspace, "fresh", "copy for the confirming run"),
     (Workspace, "changed", "compare before writing"),
     (fixing, "deliver", "write the patch"),
@@ -182,7 +184,7 @@ def print_tracing(folder: Path, repeats: int) -> None:
             textwrap.dedent(text) + "\ndef test_fail():\n    assert 0\n"
         )
         check = Check.parse(f"{sys.executable} -m pytest -q", tree)
-        with Runner(check, tree, tmp=tmp) as runner:
+        with ProgramRunner(check, tree, tmp=tmp) as runner:
             runner.baseline()
             plain = statistics.median(run_time(runner.baseline) for _ in range(repeats))
             traced = statistics.median(run_time(runner.trace) for _ in range(repeats))

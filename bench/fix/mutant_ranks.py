@@ -33,13 +33,13 @@ from bench.fix.mutant_operators import Mutation
 from bench.fix.mutants import Mutant, load_mutants
 
 from clover_patcher.check.command import Check
-from clover_patcher.check.runner import Runner
+from clover_patcher.check.runner import ProgramRunner
 from clover_patcher.edits import apply_edits
 from clover_patcher.locate.localise import localise
 from clover_patcher.propose.source import CandidateSource, Options
 from clover_patcher.propose.templates import PRIORS
 from clover_patcher.repository.git import Repository
-from clover_patcher.repository.scope import select_files
+from clover_patcher.repository.permission import Permission
 from clover_patcher.repository.workspace import Workspace
 from clover_patcher.types import Candidate, Location
 
@@ -79,10 +79,10 @@ def locate(mutant: Mutant, folder: Path) -> list[Location]:
         repository = Repository.open(root)
         check = Check.parse(mutant.library.check(sys.executable), repository.root)
         with Workspace(repository, trees=1) as workspace:
-            allowed = set(select_files(workspace.python_files, (), check.argv))
+            allowed = Permission.of(workspace.python_files, (), check.argv).free
             scratch = workspace.scratch / "runner"
             scratch.mkdir()
-            with Runner(
+            with ProgramRunner(
                 check, workspace.trees[0], tmp=scratch, original_root=repository.root
             ) as runner:
                 baseline, coverage = runner.baseline(), runner.trace()
@@ -181,8 +181,8 @@ def restoring(
     for batch in source.batches(time.monotonic() + _FURTHER_S):
         for candidate in batch:
             number += 1
-            if candidate.edit.path == mutant.mutation.path and _near(mutant, candidate):
-                after = apply_edits(broken, [candidate.edit])
+            if candidate.path == mutant.mutation.path and _near(mutant, candidate):
+                after = apply_edits(broken, candidate.edits)
                 if b"".join(after.split()) == goal or _dump(after) == tree:
                     return number, candidate
         if number >= args.limit:

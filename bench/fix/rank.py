@@ -170,7 +170,7 @@ def rank(case: Case, engine: Engine | None) -> int | None:
     for batch in _source(case, engine, Options().answers_per_batch).batches(_later()):
         for candidate in batch:
             place += 1
-            if _squeezed(apply_edits(case.broken, [candidate.edit])) == _squeezed(case.original):
+            if _squeezed(apply_edits(case.broken, candidate.edits)) == _squeezed(case.original):
                 return place
         if place >= _LIMIT:
             break
@@ -198,7 +198,7 @@ def features(case: Case, engine: Engine) -> tuple[list[list[float]], int] | None
     batches = source.batches(_later())
     next(batches)
     rows, goal = [], None
-    for item in (i for holes in source.pool.holes.values() for i in holes.items):
+    for item in (i for slots in source.pool.slots.values() for i in slots.items):
         if not source.pool.check(item):
             continue
         p = item.proposal

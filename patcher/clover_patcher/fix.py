@@ -1,72 +1,52 @@
 """The journey from a failing check to a validated patch in the working tree.
 
-Snapshot → baseline, twice the same failure → localise → candidates, tried in copies of the tree
-→ the best of those that pass, confirmed by a cold run of the whole check in a fresh copy of the
-tree as it is then → compare-and-swap of the patched files in the working tree. Nothing is ever
-run in the user's tree.
+Snapshot → baseline, twice the same failure → evidence: suspicious lines of files that may change
+→ candidates of all proposers, tried in copies of the tree → the best of those that pass, confirmed
+by a cold run of the whole check in a fresh copy of the tree as it is then → compare-and-swap of the
+patched files in the working tree. Nothing is ever run in the user's tree.
 """
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import replace
-from functools import partial
-from itertools import chain
-from pathlib import Path
 from typing import Any
 
 from clover_engine.api import CancelToken, Engine
 from clover_engine.errors import EngineError
-from clover_patcher.check.baseline import reproduce
-from clover_patcher.check.command import Check
-from clover_patcher.check.runners import AnyRunner, cautions, start_runner
+from clover_patcher.check.runners import Runner, cautions
 from clover_patcher.deliver.commit import require_committable
 from clover_patcher.deliver.deliver import deliver
 from clover_patcher.deliver.journal import Journal
 from clover_patcher.deliver.message import Story
 from clover_patcher.deliver.recovery import settle
 from clover_patcher.edits import FileChange, changes
-from clover_patcher.errors import (
-    BaselineError,
-    BudgetExceeded,
-    Cancelled,
-    PatcherError,
-    TreeChanged,
-    no_room,
-)
-from clover_patcher.locate.implied import implied_check
-from clover_patcher.locate.suspects import NothingSuspicious, suspects
-from clover_patcher.locate.tracebacks import located, read_traceback
-from clover_patcher.progress import Clock, Progress, Quiet
+from clover_patcher.ending import ENDINGS, Report
+from clover_patcher.errors import BudgetExceeded, TreeChanged, no_room
+from clover_patcher.locate.evidence import Evidence, gather
+from clover_patcher.progress import Progress
 from clover_patcher.propose.metered import MeteredEngine
-from clover_patcher.propose.source import CandidateSource
+from clover_patcher.propose.proposer import Proposer
+from clover_patcher.propose.source import Templates
+from clover_patcher.propose.tools import ToolSuggestions
 from clover_patcher.report.explain import describe_failures, explain
 from clover_patcher.report.runlog import RunLog, run_key
-from clover_patcher.repository.git import Repository
-from clover_patcher.repository.scope import (
-    matching,
-    named_files,
-    resolve_paths,
-    select_files,
-    writable,
-)
+from clover_patcher.repository.permission import Permission
 from clover_patcher.repository.workspace import Workspace
 from clover_patcher.request import FixRequest, FixResult, FixStatus
 from clover_patcher.stopping import LinkedToken, stopped_by
-from clover_patcher.types import EngineUse, Location, Outcome
-from clover_patcher.validate.choice import Passing, ranked, verdict
+from clover_patcher.task import Task, stopped
+from clover_patcher.types import Outcome
+from clover_patcher.validate.choice import Passing
 from clover_patcher.validate.confirm import Confirmation
-from clover_patcher.validate.trials import Feed, Pool
+from clover_patcher.validate.lanes import Lanes, jobs_for
+from clover_patcher.validate.search import Search
+from clover_patcher.validate.validator import Validator
 
 __all__ = ["FixRequest", "FixResult", "FixStatus", "fix"]
 
-_GRACE_S = 3.0
-"""How long the search goes on after the first passing candidate, to find a better one."""
 _CONFIRM_S = 5.0
 """So much of the budget is kept for the confirming run, where the baseline's time is no guide."""
-_MAX_JOBS = 2
 
 
 def fix(
@@ -81,311 +61,204 @@ def fix(
     running check and the engine's step; the result is then "cancelled" and nothing is written.
     Raises `UsageError` for a request that cannot be tried, and the engine's errors.
     """
-    return _Repair(request, engine, progress or Quiet(), cancel).run()
+    return _Repair(Task.of(request, progress, cancel), engine).run()
 
 
-_ENDINGS: dict[type[PatcherError], FixStatus] = {
-    NothingSuspicious: "none_found",
-    BaselineError: "not_reproducible",
-    TreeChanged: "tree_changed",
-    BudgetExceeded: "budget",
-    Cancelled: "cancelled",
-}
-"""Errors that are results of a run; all others are the caller's."""
+def proposers_for(
+    request: FixRequest, engine: Engine | None, cancel: CancelToken
+) -> list[Proposer]:
+    """Who makes candidates, in the order in which they are asked."""
+    return [ToolSuggestions(), Templates(engine, cancel, request.unread)]
 
 
 class _Repair:
-    """One run's state: the clock, the engine's meter, and what was found out so far."""
+    """One run, step by step."""
 
-    def __init__(
-        self,
-        request: FixRequest,
-        engine: Engine | None,
-        progress: Progress,
-        cancel: CancelToken | None,
-    ) -> None:
-        self.request = request
-        self.clock = Clock(request.budget_s)
-        self.asked = cancel or CancelToken()
-        self.cancel = LinkedToken(self.asked)
-        self.runners: list[AnyRunner] = []
+    def __init__(self, task: Task, engine: Engine | None) -> None:
+        self.task = task
+        self.cancel = LinkedToken(task.cancel)
         self.engine = MeteredEngine(engine, self.cancel) if engine else None
-        self.tell = progress.event
-        self.tried = 0
-        self.passing: list[Passing] = []
-        self.allowed: list[str] = []
-        self.unfrozen: frozenset[str] = frozenset()
-        self.words: tuple[str, ...] = ()
-        self.notes: list[str] = []
-        self.source: CandidateSource | None = None
-        self.log: RunLog | None = None
-        self.repository = Repository.open(request.root)
-        self.paths = resolve_paths(self.repository.root, request.root, request.paths)
-        self.cwd = resolve_paths(self.repository.root, request.root, ["."])[0]
-        self.traces = read_traceback(request.traceback) if request.traceback else []
-        named = (*request.only, *request.diagnostics)
-        check = request.check or implied_check(named, request.traceback, self.cwd)
-        self.check = Check.parse(check, request.root)
+        self.report = Report(task, self.engine)
 
     def run(self) -> FixResult:
         try:
-            result = self._run()
+            result = self._prepare()
         except OSError as exc:
             raise no_room(exc) or exc from exc
-        if self.log:
-            self.log.end(result)
+        if self.report.log:
+            self.report.log.end(result)
         return result
 
-    def _run(self) -> FixResult:
-        self.notes += settle(self.repository)
-        if self._writes:
-            Journal(self.repository.common_dir).require_writable()
-        if self.request.commit:
-            self.notes += require_committable(self.repository)
+    def _prepare(self) -> FixResult:
+        """Settles what an earlier run left, copies the tree, and turns endings into results."""
+        task, request = self.task, self.task.request
+        self.report.notes += settle(task.repository)
+        if task.writes:
+            Journal(task.repository.common_dir).require_writable()
+        if request.commit:
+            self.report.notes += require_committable(task.repository)
         if self.engine:
             self.engine.warm_up()
-        self.tell("snapshot", "copying the working tree")
-        trees, overlay = jobs_for(self.request), self.request.overlay
+        task.progress.event("snapshot", "copying the working tree")
         try:
             with (
-                stopped_by(self.asked, self.runners),
-                Workspace(self.repository, trees=trees, overlay=overlay) as workspace,
+                Workspace(
+                    task.repository, trees=jobs_for(request), overlay=request.overlay
+                ) as workspace,
+                ExitStack() as stack,
             ):
-                return self._repair(workspace)
-        except tuple(_ENDINGS) as exc:
-            return self._failed(exc)
+                lanes = Lanes(task, workspace, stack)
+                with stopped_by(task.cancel, lanes.running):
+                    return self._repair(workspace, lanes, stack)
+        except tuple(ENDINGS) as exc:
+            return self.report.failed(exc)
         except EngineError:
-            if self.asked.cancelled:
-                return self._failed(_stopped())
+            if task.cancel.cancelled:
+                return self.report.failed(stopped())
             raise
         finally:
             self.cancel.cancel()
 
-    def _require_going(self) -> None:
-        if self.asked.cancelled:
-            raise _stopped()
-
-    def _repair(self, workspace: Workspace) -> FixResult:
-        self.words = () if self.check.kind == "lint" else self.check.argv
-        python = workspace.python_files
-        self.unfrozen = matching(python, self.request.allow)
-        self.allowed = select_files(python, self.paths, self.words, self.cwd, self.unfrozen)
-        with ExitStack() as stack:
-            jobs = range(jobs_for(self.request))
-            starts = [partial(self._start, workspace, number, stack) for number in jobs]
-            baseline, runners = self._baseline(starts)
-            self._require_engine(wait=False)
-            self.log = self._open_log(workspace, baseline)
-            locations = self._localise(workspace, baseline, runners[0])
-            files = {path: workspace.read(path) for path in {at.path for at in locations}}
-            self._require_engine()
-            self.source = CandidateSource(
-                files, locations, self.engine, self.cancel, unread=self.request.unread
-            )
-            own = [c for c in runners[0].proposals() if c.edit.path in files]
-            feed = Feed(chain([own], self.source.batches(self.clock.end)))
-            stack.callback(feed.stop)
-            pool = stack.enter_context(Pool(runners))
-            while not (feed.exhausted or self.clock.expired):
-                found = ranked(self._search(pool, feed, self.log))
-                self._require_going()
-                for best in found:
-                    changed = tuple(changes(files, [best.candidate.edit]))
-                    about = self._about(best, changed, baseline, locations)
-                    try:
-                        if self._confirmed(workspace, changed, runners[0]):
-                            workspace.retire()
-                            return self._apply(changed, about)
-                    except TreeChanged as exc:
-                        return self._result("tree_changed", exc.exit_code, error=str(exc), **about)
-        if feed.exhausted:
-            return self._result("none_found", 1, error="no candidate makes the check pass")
-        raise BudgetExceeded(f"the budget of {self.request.budget_s:g} s is spent")
+    def _repair(self, workspace: Workspace, lanes: Lanes, stack: ExitStack) -> FixResult:
+        task, report = self.task, self.report
+        permission = Permission.of(
+            workspace.python_files, task.paths, task.check_words, task.cwd, task.request.allow
+        )
+        baseline, runners = self._baseline(lanes)
+        self._require_engine(wait=False)
+        report.log = self._open_log(workspace, baseline)
+        evidence = self._gather(workspace, permission, baseline, runners[0])
+        self._require_engine()
+        report.proposers = proposers_for(task.request, self.engine, self.cancel)
+        report.search = search = Search(task, evidence, report.proposers, report.log)
+        stack.callback(search.stop)
+        with Validator(runners) as validator:
+            while not (search.exhausted or task.clock.expired):
+                passing = search.round(validator)
+                task.require_going()
+                for best in passing:
+                    result = self._deliver(best, evidence, workspace, lanes, runners[0])
+                    if result is not None:
+                        return result
+        if search.exhausted:
+            return report.result("none_found", 1, error="no candidate makes the check pass")
+        raise BudgetExceeded(f"the budget of {task.clock.budget_s:g} s is spent")
 
     def _require_engine(self, *, wait: bool = True) -> None:
         """Raises the engine's error where it cannot be used; without `wait`, if that is known."""
         if self.engine:
             if wait:
-                self.tell("engine", "waiting for the model", left_s=self.clock.left_s)
+                left_s = self.task.clock.left_s
+                self.task.progress.event("engine", "waiting for the model", left_s=left_s)
             self.engine.require_ready(wait=wait)
 
-    def _baseline(
-        self, starts: Sequence[Callable[[], AnyRunner]]
-    ) -> tuple[Outcome, list[AnyRunner]]:
+    def _baseline(self, lanes: Lanes) -> tuple[Outcome, list[Runner]]:
         """The failure to repair, and the runners on which it shows reliably."""
-        self.tell("baseline", f"running {self.check.display}", left_s=self.clock.left_s)
-        baseline, runners = reproduce(self.check, starts)
-        self.notes += cautions(runners[0])
+        task, clock = self.task, self.task.clock
+        task.progress.event("baseline", f"running {task.check.display}", left_s=clock.left_s)
+        baseline, runners = lanes.baseline()
+        self.report.notes += cautions(runners[0])
         hung = any(failure.kind == "timeout" for failure in baseline.failures)
-        self.clock.reserve(min(self.clock.seconds, _CONFIRM_S) if hung else self.clock.seconds)
-        if self.clock.expired:
-            raise BudgetExceeded(f"the check alone takes the {self.request.budget_s:g} s budget")
-        self.tell("baseline", describe_failures(baseline), failures=len(baseline.failures))
+        clock.reserve(min(clock.seconds, _CONFIRM_S) if hung else clock.seconds)
+        if clock.expired:
+            raise BudgetExceeded(f"the check alone takes the {clock.budget_s:g} s budget")
+        failures = len(baseline.failures)
+        task.progress.event("baseline", describe_failures(baseline), failures=failures)
         return baseline, runners
 
     def _open_log(self, workspace: Workspace, baseline: Outcome) -> RunLog:
-        request, root = self.request, self.repository.root
-        words = (*self.check.argv, f"{request.check_timeout_s}")
-        key = run_key(words, root, workspace.files, workspace.stamps, request.log)
-        place = None if request.overlay else Journal(self.repository.common_dir).folder / "runs"
+        request, check, repository = self.task.request, self.task.check, self.task.repository
+        words = (*check.argv, f"{request.check_timeout_s}")
+        key = run_key(words, repository.root, workspace.files, workspace.stamps, request.log)
+        place = None if request.overlay else Journal(repository.common_dir).folder / "runs"
         log = RunLog.open(request.log, place, key, resume=request.resume)
-        log.start(root, self.check.display, baseline)
+        log.start(repository.root, check.display, baseline)
         return log
 
-    def _localise(
-        self, workspace: Workspace, baseline: Outcome, runner: AnyRunner
-    ) -> list[Location]:
-        """Suspicious lines of files that may be patched, best first.
+    def _gather(
+        self, workspace: Workspace, permission: Permission, baseline: Outcome, runner: Runner
+    ) -> Evidence:
+        """What is known about the failure; raises `NothingSuspicious` where that is nothing."""
+        task = self.task
+        left_s = task.clock.left_s
+        task.progress.event("localise", "tracing the failing tests", left_s=left_s)
+        evidence = gather(task, workspace, permission, baseline, runner)
+        if task.traces and not evidence.pasted:
+            self.report.notes.append("no frame of the traceback is in a file of this repository")
+        first, count = evidence.locations[0], len(evidence.locations)
+        message = f"{first.path}:{first.line} is the first of {count} suspicious lines"
+        task.progress.event("localise", message, locations=count)
+        return evidence
 
-        Raises `NothingSuspicious` where nothing points anywhere.
-        """
-        self.tell("localise", "tracing the failing tests", left_s=self.clock.left_s)
-        pasted = located(self.traces, workspace.python_files, workspace.read)
-        if self.traces and not pasted:
-            self.notes.append("no frame of the traceback is in a file of this repository")
-        locations = suspects(
-            workspace,
-            replace(baseline, failures=(*pasted, *baseline.failures)),
-            runner,
-            self.allowed,
-            self.paths,
-            self.request.diagnostics,
-            self.request.only,
-            self.unfrozen,
-            named_files(self.words, self.cwd),
-        )
-        if self._writes:
-            locations = writable(self.repository.root, locations)
-        first = locations[0]
-        message = f"{first.path}:{first.line} is the first of {len(locations)} suspicious lines"
-        self.tell("localise", message, locations=len(locations))
-        return locations
-
-    def _search(self, pool: Pool, feed: Feed, log: RunLog) -> list[Passing]:
-        """Tries candidates until one passes, and then for a moment those that could be better."""
-        self.clock.relax()
-        found: list[Passing] = []
-        candidates = feed.candidates(self.clock, partial(verdict, found))
-        for validation in pool.run(filter(log.is_new, candidates)):
-            self.tried += 1
-            log.candidate(validation, self.tried)
-            if validation.outcome.status == "passed":
-                found.append(Passing(validation.candidate, self.tried))
-                self.clock.hurry(_GRACE_S)
-            shown = ranked(found)[0].candidate if found else validation.candidate
-            text = shown.text.strip()
-            numbers = {"tried": self.tried, "passing": len(found), "left_s": self.clock.left_s}
-            self.tell("found" if found else "search", text, **numbers)
-        self.passing += found
-        return found
+    def _deliver(
+        self,
+        best: Passing,
+        evidence: Evidence,
+        workspace: Workspace,
+        lanes: Lanes,
+        first: Runner,
+    ) -> FixResult | None:
+        """Confirms a passing candidate and applies it; None where it is not confirmed."""
+        candidate = best.candidate
+        before = {path: evidence.read(path) for path in candidate.paths}
+        changed = tuple(changes(before, candidate.edits))
+        about = self._about(best, changed, evidence)
+        try:
+            if not self._confirmed(changed, workspace, lanes, first):
+                return None
+            workspace.retire()
+            return self._apply(changed, about)
+        except TreeChanged as exc:
+            return self.report.failed(exc, **about)
 
     def _confirmed(
-        self, workspace: Workspace, changed: Sequence[FileChange], first: AnyRunner
+        self, changed: Sequence[FileChange], workspace: Workspace, lanes: Lanes, first: Runner
     ) -> bool:
         """Whether the whole check passes in a fresh copy, with what the user saves meanwhile."""
-        self.tell("confirm", "running the whole check in a fresh copy", left_s=self.clock.left_s)
-        start = partial(self._runner, workspace)
-        confirmation = Confirmation(workspace, start, first, self._own_files())
+        task = self.task
+        message = "running the whole check in a fresh copy"
+        task.progress.event("confirm", message, left_s=task.clock.left_s)
+        confirmation = Confirmation(workspace, lanes.runner, first, self.report.own_files)
         if not confirmation.passes(changed):
             return False
-        if self._writes and (file := confirmation.require_current(changed)):
-            self.notes.append(f"{file} changed meanwhile: the check passes with that too")
+        if task.writes and (file := confirmation.require_current(changed)):
+            note = f"{file} changed meanwhile: the check passes with that too"
+            self.report.notes.append(note)
         return True
-
-    def _own_files(self) -> frozenset[str]:
-        """Files in the tree that this run itself writes."""
-        log = self.log.path if self.log else None
-        return (
-            frozenset() if log is None else frozenset({os.path.relpath(log, self.repository.root)})
-        )
-
-    @property
-    def _writes(self) -> bool:
-        return not (self.request.dry_run or self.request.overlay)
 
     def _apply(self, changed: Sequence[FileChange], about: dict[str, Any]) -> FixResult:
         """Writes the patch into the working tree, unless this is a dry run.
 
         Raises `TreeChanged` where a file to be patched is not what it was in the snapshot.
         """
-        self._require_going()
-        request, why = self.request, about["explanation"]
-        if not self._writes:
-            return self._result("fixed", 0, **about)
-        self.tell("apply", f"writing {changed[0].path}")
+        task, why = self.task, about["explanation"]
+        task.require_going()
+        if not task.writes:
+            return self.report.result("fixed", 0, **about)
+        task.progress.event("apply", f"writing {', '.join(one.path for one in changed)}")
         model = self.engine.use.detail if self.engine else ""
-        story = Story.of(why, self.check.display, f"{about['path']}:{about['line']}", model)
-        done = deliver(self.repository, changed, story, commit=request.commit)
-        self.notes += done.notes
+        story = Story.of(why, task.check.display, f"{about['path']}:{about['line']}", model)
+        done = deliver(task.repository, changed, story, commit=task.request.commit)
+        self.report.notes += done.notes
         more = {"applied": True, "fix_id": done.id, "commit": done.commit}
-        return self._result("fixed", done.exit_code, **about, **more)
+        return self.report.result("fixed", done.exit_code, **about, **more)
 
     def _about(
-        self,
-        best: Passing,
-        changed: tuple[FileChange, ...],
-        baseline: Outcome,
-        locations: Sequence[Location],
+        self, best: Passing, changed: tuple[FileChange, ...], evidence: Evidence
     ) -> dict[str, Any]:
         """The fields of a result that are about its patch."""
-        at = best.candidate
+        candidate, search = best.candidate, self.report.search
+        assert search is not None
         return {
             "changes": changed,
-            "path": at.edit.path,
-            "line": at.line,
+            "path": candidate.path,
+            "line": candidate.line,
             "rank": best.rank,
-            "explanation": explain(at, baseline, locations, self.tried, len(self.passing)),
+            "explanation": explain(
+                candidate,
+                evidence.baseline,
+                evidence.locations,
+                search.tried,
+                len(search.passing),
+            ),
         }
-
-    def _start(self, workspace: Workspace, number: int, stack: ExitStack) -> AnyRunner:
-        return self._runner(workspace, workspace.tree(number), stack)
-
-    def _runner(self, workspace: Workspace, tree: Path, stack: ExitStack) -> AnyRunner:
-        self._require_going()
-        runner = start_runner(
-            self.check,
-            tree,
-            timeout_s=self.request.check_timeout_s,
-            tmp=workspace.scratch / tree.parent.name,
-            original_root=self.repository.root,
-            cwd=self.cwd,
-            only=self.request.only,
-        )
-        stack.callback(runner.close)
-        self.runners.append(runner)
-        return runner
-
-    def _result(self, status: FixStatus, exit_code: int, **more: Any) -> FixResult:
-        return FixResult(
-            status,
-            exit_code,
-            round(self.clock.seconds, 3),
-            self.tried,
-            passing=len(self.passing),
-            check=self.check.display,
-            log=self.log.path if self.log else None,
-            root=self.repository.root,
-            notes=tuple(note for part in self._noted() for note in part),
-            engine=self.engine.use if self.engine else EngineUse(detail="no engine"),
-            **more,
-        )
-
-    def _noted(self) -> Iterator[Sequence[str]]:
-        yield self.notes
-        if self.source:
-            yield self.source.notes
-        if self.log:
-            yield self.log.notes
-
-    def _failed(self, exc: PatcherError) -> FixResult:
-        return self._result(_ENDINGS[type(exc)], exc.exit_code, error=str(exc))
-
-
-def _stopped() -> Cancelled:
-    return Cancelled("stopped: nothing was changed")
-
-
-def jobs_for(request: FixRequest) -> int:
-    """How many copies of the tree are tried in parallel."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    return request.jobs or min(_MAX_JOBS, cores or 1)

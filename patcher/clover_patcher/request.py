@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
 from clover_patcher.edits import FileChange, unified_diff
-from clover_patcher.report.explain import Explanation
-from clover_patcher.types import Diagnostic, EngineUse
+from clover_patcher.types import Diagnostic, EngineUse, Location
 
 FixStatus = Literal[
     "fixed", "none_found", "not_reproducible", "tree_changed", "budget", "cancelled"
@@ -54,6 +53,55 @@ class FixRequest:
     repaired by templates alone."""
     allow: tuple[str, ...] = ()
     """Patterns as in `.gitignore`, from the repository's top: tests that may be changed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """Why a patch is what it is. The first four are sentences without their full stop."""
+
+    failure: str
+    place: str
+    change: str
+    validation: str
+    tests: tuple[str, ...]
+    """Names of the failing tests; empty where the check is not made of tests."""
+    kind: str
+    prior: float
+    """How often a repair is of this kind, as the templates assume (0..1)."""
+    logprob: float | None
+    """The model's log-probability of the new line in nats; None where it was not asked."""
+    place_rank: int | None
+    """The place's rank among the suspicious lines, from 1; None for a line beside them."""
+    suspects: tuple[Location, ...]
+    """The most suspicious lines, best first."""
+    num_suspects: int
+
+    @property
+    def summary(self) -> str:
+        """All of it in one paragraph."""
+        return " ".join(
+            f"{text}." for text in (self.failure, self.place, self.change, self.validation)
+        )
+
+    def lines(self) -> Iterator[str]:
+        """For a terminal: the sentences, then the ranking of suspicious lines."""
+        yield f"{self.failure}."
+        yield f"Why here: {self.place}."
+        yield f"Why this: {self.change[0].lower()}{self.change[1:]}; {self._likelihood()}."
+        yield f"Validated: {self.validation[0].lower()}{self.validation[1:]}."
+        yield f"Suspicious lines (first {len(self.suspects)} of {self.num_suspects}):"
+        for rank, at in enumerate(self.suspects, 1):
+            mark = "*" if rank == self.place_rank else " "
+            why = "; ".join(at.reasons) or "no evidence of its own"
+            yield f" {mark}{rank:3}  {at.score:.2f}  {at.path}:{at.line}  {why}"
+
+    def _likelihood(self) -> str:
+        if self.kind == "linter":
+            return "it is the tool's own suggestion"
+        kind = f"templates put {self.prior:.0%} of repairs down to this kind"
+        if self.logprob is None:
+            return f"{kind}; no model scored it"
+        return f"{kind}; the model's log-probability is {self.logprob:.2f} nats"
 
 
 @dataclass(frozen=True, slots=True)

@@ -99,17 +99,39 @@ class Location:
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """One edit worth trying. `logprob` is the model's, None before ranking."""
+    """A change worth trying: one or more edits, in one or more files, all or none of them.
 
-    edit: Edit
+    Edits of one file refer to its bytes before any of them, and must not overlap.
+    """
+
+    edits: tuple[Edit, ...]
     line: int
+    """Where the first edit begins."""
     kind: str
     """"operator", "name", "constant", "call", "cloze", "insert", "delete", "line", …"""
     text: str
     """The line(s) after the edit, for people."""
     logprob: float | None = None
+    """The model's, in nats; None where it was not asked."""
     priority: float = 0.0
     """Higher is tried first; location score, model and template prior together."""
+    proposer: str = "templates"
+    """The name of the `Proposer` that made it."""
+
+    @property
+    def path(self) -> str:
+        """The file of the first edit."""
+        return self.edits[0].path
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """All files that are edited, each once."""
+        return tuple(dict.fromkeys(edit.path for edit in self.edits))
+
+    @property
+    def size(self) -> int:
+        """Bytes that go and come."""
+        return sum(len(edit.new) + edit.end - edit.start for edit in self.edits)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from typing import Any
 
 from clover_patcher.edits import FileChange
 from clover_patcher.fix import FixResult
-from clover_patcher.report.explain import Explanation
+from clover_patcher.request import Explanation
 from clover_patcher.types import EngineUse, Location
 
 BEFORE = "# Größe\ndef f(x):\n    return x < 'ä'\n"

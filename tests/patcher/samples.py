@@ -88,7 +88,7 @@ def locations(path: str, content: bytes) -> list[Location]:
 
 
 def result(content: bytes, candidate: Candidate) -> bytes:
-    return apply_edits(content, [candidate.edit])
+    return apply_edits(content, candidate.edits)
 
 
 def tree(content: bytes) -> str:

@@ -6,18 +6,20 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from clover_engine.api import CancelToken, Engine
 from clover_engine.errors import CheckpointError
 from clover_patcher import fix as fix_module
+from clover_patcher.deliver.undo import undo
 from clover_patcher.errors import UsageError
 from clover_patcher.fix import FixRequest, FixResult, fix
-from clover_patcher.types import Candidate, Edit, Location
+from clover_patcher.locate.evidence import Evidence
+from clover_patcher.repository.git import Repository
+from clover_patcher.types import Candidate, Edit, Validation
 
 PROGRAM = "def double(x):\n    return x + 3\n\n\ndef half(x):\n    return x / 2\n"
 TESTS = {
@@ -27,7 +29,8 @@ TESTS = {
 CHECK = "python -m pytest -q"
 
 Batches = list[list[tuple[str, float]]]
-Script = Callable[..., None]
+Outcomes = list[tuple[str, str]]
+Script = Callable[..., Outcomes]
 
 
 @pytest.fixture(autouse=True)
@@ -47,33 +50,31 @@ def root(make_repo) -> Path:
 def script(monkeypatch: pytest.MonkeyPatch) -> Script:
     """Replaces the making of candidates: line 2 of prog.py becomes each text in turn."""
 
-    def install(batches: Batches, *, before_batch: Callable[[], Any] = lambda: None) -> None:
+    def install(batches: Batches, *, before_batch: Callable[[], Any] = lambda: None) -> Outcomes:
+        outcomes: Outcomes = []
+
         class Scripted:
-            def __init__(
-                self,
-                files: Mapping[str, bytes],
-                locations: Sequence[Location],
-                engine: Engine | None,
-                cancel: CancelToken,
-                *,
-                unread: Callable[[str], bool] | None,
-            ) -> None:
-                self.notes: list[str] = []
-                data = files["prog.py"]
+            name = "scripted"
+            notes: Sequence[str] = ()
+
+            def propose(self, evidence: Evidence) -> Iterator[list[Candidate]]:
+                data = evidence.sources["prog.py"]
                 self.start = data.index(b"\n") + 1
                 self.end = data.index(b"\n", self.start)
-
-            def batches(self, deadline: float) -> Iterator[list[Candidate]]:
                 for batch in batches:
                     before_batch()
                     yield [self._candidate(*item) for item in batch]
 
+            def learn(self, validation: Validation) -> None:
+                outcomes.append((validation.candidate.text.strip(), validation.outcome.status))
+
             def _candidate(self, text: str, priority: float) -> Candidate:
                 line = f"    {text}"
                 edit = Edit("prog.py", self.start, self.end, line.encode())
-                return Candidate(edit, 2, "line", line, None, priority)
+                return Candidate((edit,), 2, "line", line, None, priority, self.name)
 
-        monkeypatch.setattr(fix_module, "CandidateSource", Scripted)
+        monkeypatch.setattr(fix_module, "proposers_for", lambda *_: [Scripted()])
+        return outcomes
 
     return install
 
@@ -309,3 +310,57 @@ def test_progress_is_told(root: Path, script) -> None:
         "apply",
     ]
     assert max(numbers.get("tried", 0) for _, _, numbers in events) == 2
+
+
+def test_every_outcome_flows_back_to_the_proposers(root: Path, script) -> None:
+    outcomes = script([[("return x - 9", 0.0)], [("return 2 * x", 1.0)]])
+    assert fix(FixRequest(root, CHECK, jobs=1)).status == "fixed"
+    assert outcomes == [("return x - 9", "failed"), ("return 2 * x", "passed")]
+
+
+def propose(monkeypatch: pytest.MonkeyPatch, *wanted: dict[str, tuple[str, str]]) -> None:
+    """Makes candidates of several edits: for each file a text, and what replaces it."""
+
+    class Fixed:
+        name = "fixed"
+        notes: Sequence[str] = ()
+
+        def propose(self, evidence: Evidence) -> Iterator[list[Candidate]]:
+            yield [self._candidate(evidence, edits) for edits in wanted]
+
+        def _candidate(self, evidence: Evidence, edits: dict[str, tuple[str, str]]) -> Candidate:
+            made = []
+            for path, (old, new) in edits.items():
+                at = evidence.read(path).index(old.encode())
+                made.append(Edit(path, at, at + len(old), new.encode()))
+            return Candidate(tuple(made), 1, "rewrite", "both", proposer=self.name)
+
+        def learn(self, validation: Validation) -> None: ...
+
+    monkeypatch.setattr(fix_module, "proposers_for", lambda *_: [Fixed()])
+
+
+def test_a_patch_of_several_files_is_one_patch(make_repo, monkeypatch) -> None:
+    files = {
+        "prog.py": "from unit import UNIT\n\ndef double(x):\n    return x + UNIT\n",
+        "unit.py": "UNIT = 3\n",
+        "test_it.py": "from prog import double\n\ndef test_it():\n    assert double(5) == 10\n"
+        "    assert double(7) == 14\n",
+    }
+    root = make_repo(files)
+    half = {"prog.py": ("x + UNIT", "x * UNIT")}
+    both = half | {"unit.py": ("3", "2")}
+    propose(monkeypatch, half, both)
+    result = fix(FixRequest(root, CHECK))
+    assert (result.status, result.candidates_tried) == ("fixed", 2)
+    assert [change.path for change in result.changes] == ["prog.py", "unit.py"]
+    assert (root / "unit.py").read_text() == "UNIT = 2\n"
+    assert "x * UNIT" in (root / "prog.py").read_text()
+    undo(Repository.open(root))
+    assert {name: (root / name).read_text() for name in files} == files
+
+
+def test_a_candidate_that_edits_a_test_is_never_tried(root: Path, monkeypatch) -> None:
+    propose(monkeypatch, {"prog.py": ("3", "4"), "test_double.py": ("== 10", "== 9")})
+    result = fix(FixRequest(root, CHECK))
+    assert (result.status, result.candidates_tried) == ("none_found", 0)

@@ -217,7 +217,7 @@ class _Search:
             candidate = None if self.is_over else pool.take()
             if candidate is None:
                 return
-            after = apply_bytes(data, [candidate.edit]).decode("utf-8", "surrogatepass")
+            after = apply_bytes(data, candidate.edits).decode("utf-8", "surrogatepass")
             edits = minimal_edits(self.text, after)
             if len(edits) == 1:
                 yield candidate.kind, edits[0]

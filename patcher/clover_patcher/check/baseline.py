@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 from clover_patcher.check.command import Check
-from clover_patcher.check.runners import AnyRunner
+from clover_patcher.check.runners import Runner
 from clover_patcher.errors import BaselineError, UsageError
 from clover_patcher.types import Outcome
 
@@ -19,9 +19,7 @@ _CANNOT_RUN = {
 """How a check ends that never came to the program: wrong options, no tests, no such command."""
 
 
-def reproduce(
-    check: Check, starts: Sequence[Callable[[], AnyRunner]]
-) -> tuple[Outcome, list[AnyRunner]]:
+def reproduce(check: Check, starts: Sequence[Callable[[], Runner]]) -> tuple[Outcome, list[Runner]]:
     """The same failure twice, and the runners that show it without disturbing each other.
 
     `starts` make the runners; all of them run the check at the same time. Where they disagree,
@@ -44,7 +42,7 @@ def reproduce(
     return outcomes[0], runners
 
 
-def _first_run(start: Callable[[], AnyRunner]) -> tuple[AnyRunner, Outcome]:
+def _first_run(start: Callable[[], Runner]) -> tuple[Runner, Outcome]:
     runner = start()
     return runner, runner.baseline()
 

@@ -44,7 +44,7 @@ Key = tuple[str, str, str]
 
 
 class LintRunner(Prepared):
-    """A linter and a worktree to run it in; has the methods of `Runner`, for the same callers.
+    """A linter and a worktree to run it in; a `Runner`.
 
     `only` narrows the failures to the diagnostics of some lines (and rules, where `code` is set):
     the others may stay. Raises `UsageError` where the tool itself fails or reports none of them.
@@ -157,6 +157,11 @@ class LintRunner(Prepared):
     def trace(self) -> list[TestCoverage]:
         """Nothing: a linter does not run the program."""
         return []
+
+    def confirm(self, first: LintRunner) -> Outcome:
+        """The tool on the worktree as it is, measured by the baseline that `first` ran."""
+        self.adopt(first)
+        return self.run([])
 
     def adopt(self, other: LintRunner) -> None:
         """Takes over what another runner of the same check learned from its baseline."""

@@ -33,7 +33,7 @@ _TRACED_S = 3.0
 """Tests that took this long in all are traced; beyond that, only some of them."""
 
 
-class Runner(Prepared):
+class ProgramRunner(Prepared):
     """A check, a worktree to run it in, and the processes that do it. A context manager.
 
     `timeout_s` replaces the limits that are otherwise derived from the baseline. `tmp` is an
@@ -170,7 +170,11 @@ class Runner(Prepared):
         """No repairs: tests do not say how they want to be satisfied."""
         return []
 
-    def adopt(self, other: Runner) -> None:
+    def confirm(self, first: ProgramRunner) -> Outcome:
+        """The whole check on the worktree as it is, from a cold start."""
+        return self.baseline()
+
+    def adopt(self, other: ProgramRunner) -> None:
         """Takes over what another runner of the same check learned from its baseline."""
         self._failing, self._expected = other._failing, other._expected
         self._durations, self._modules = other._durations, other._modules

@@ -1,16 +1,52 @@
-"""The runner that fits a check: tests and programs, or linters."""
+"""What every runner of a check can do, and the one that fits: tests and programs, or linters."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Protocol, Self
 
 from clover_patcher.check.command import Check
 from clover_patcher.check.lintrunner import LintRunner
-from clover_patcher.check.runner import Runner
-from clover_patcher.types import Diagnostic
+from clover_patcher.check.runner import ProgramRunner
+from clover_patcher.types import Candidate, Diagnostic, Edit, Outcome, TestCoverage
 
-AnyRunner = Runner | LintRunner
+
+class Runner(Protocol):
+    """A check and a copy of the tree to run it in. One thread at a time, `stop` aside."""
+
+    @property
+    def imported_outside(self) -> tuple[str, ...]:
+        """Files that the check imports from the original tree instead of the copy."""
+
+    @property
+    def isolation_problem(self) -> str:
+        """Why the network could not be taken away; "" where it was."""
+
+    @property
+    def targets(self) -> tuple[Diagnostic, ...]:
+        """What a linter reports and a candidate must remove; empty for other checks."""
+
+    def baseline(self) -> Outcome:
+        """Runs the whole check on the copy as it is; call it twice to see flaky checks."""
+
+    def run(self, edits: Sequence[Edit], *, only_failing: bool = True) -> Outcome:
+        """Runs the check with the edits in place, the failing tests first; restores the bytes."""
+
+    def trace(self) -> list[TestCoverage]:
+        """Lines that each test executes; empty where the check cannot be traced."""
+
+    def proposals(self) -> list[Candidate]:
+        """The tool's own repairs, where it has any."""
+
+    def confirm(self, first: Self) -> Outcome:
+        """The whole check on the copy as it is, from a cold start; `first` ran the baseline."""
+
+    def stop(self) -> None:
+        """From another thread: ends what is running; that call and later ones raise `Cancelled`."""
+
+    def close(self) -> None:
+        """Ends all processes and removes their files. Safe to call twice."""
 
 
 def start_runner(
@@ -22,8 +58,8 @@ def start_runner(
     original_root: Path,
     cwd: str,
     only: Sequence[Diagnostic],
-) -> AnyRunner:
-    """Starts a runner; the arguments are those of `Runner` and `LintRunner`."""
+) -> Runner:
+    """Starts a runner; the arguments are those of `ProgramRunner` and `LintRunner`."""
     tmp.mkdir(exist_ok=True)
     if check.kind == "lint":
         return LintRunner(
@@ -35,32 +71,21 @@ def start_runner(
             cwd=cwd,
             only=only,
         )
-    return Runner(
+    return ProgramRunner(
         check, worktree, timeout_s=timeout_s, tmp=tmp, original_root=original_root, cwd=cwd
     )
 
 
-def confirmed(runner: AnyRunner, first: AnyRunner) -> bool:
-    """Whether the check passes on a patched worktree from a cold start.
-
-    `first` ran the baseline: it knows what a linter's check is measured by.
-    """
-    if isinstance(runner, LintRunner) and isinstance(first, LintRunner):
-        runner.adopt(first)
-        return runner.run([]).status == "passed"
-    return runner.baseline().status == "passed"
-
-
-def cautions(runner: AnyRunner) -> list[str]:
+def cautions(runner: Runner) -> list[str]:
     """What a user should know about how the check was run; call it after the baseline."""
-    found = []
+    notes = []
     if runner.isolation_problem:
         why = runner.isolation_problem
-        found.append(f"the check ran with the network, which could not be cut off: {why}")
+        notes.append(f"the check ran with the network, which could not be cut off: {why}")
     if outside := runner.imported_outside:
         more = f" and {len(outside) - 1} more" if len(outside) > 1 else ""
-        found.append(
+        notes.append(
             f"the check imports {outside[0]}{more} from the original tree instead of the copy: "
             "patches of it have no effect there"
         )
-    return found
+    return notes

@@ -46,7 +46,8 @@ def tool_candidate(
         new += data[at:start] + text
         at = end
     edit = Edit(path, first, last, new)
-    return Candidate(edit, line, "linter", new.decode("utf-8", "replace"), priority=PRIORITY)
+    text = new.decode("utf-8", "replace")
+    return Candidate((edit,), line, "linter", text, priority=PRIORITY, proposer="tool")
 
 
 def _offset(lines: Sequence[bytes], starts: Sequence[int], at: tuple[int, int]) -> int | None:

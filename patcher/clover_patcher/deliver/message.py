@@ -8,7 +8,7 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from clover_patcher.report.explain import Explanation
+    from clover_patcher.request import Explanation
 
 SUBJECT_WIDTH, WIDTH = 72, 72
 TRAILER = "Clover-Fix"

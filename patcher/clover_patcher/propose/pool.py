@@ -9,10 +9,16 @@ from dataclasses import dataclass, field, replace
 from itertools import count
 
 from clover_patcher.propose.names import Scopes
-from clover_patcher.propose.rank import DEFAULT, ModelScore, Weights, ranked, unranked
+from clover_patcher.propose.rank import (
+    DEFAULT,
+    ModelScore,
+    Weights,
+    prior_priority,
+    scored_priority,
+)
 from clover_patcher.propose.rules.syntax import propose_syntax
 from clover_patcher.propose.syntax import Source, Statement, load_source
-from clover_patcher.propose.templates import PRIORS, Hole, Proposal, Site, fill_hole, propose
+from clover_patcher.propose.templates import PRIORS, Proposal, Site, Slot, fill_slot, propose
 from clover_patcher.propose.validity import Checker
 from clover_patcher.types import Candidate, Location
 
@@ -20,7 +26,7 @@ _BEST_PRIOR = math.log(max(prior for kind, prior in PRIORS.items() if kind != "s
 """No template's log prior is above this: what a line not looked at yet could hold."""
 _INNER, _LONGEST_STATEMENT = 0.8, 40
 """How suspicious a statement's other lines are beside one of them; of statements so long."""
-HoleKey = tuple[str, int, int, str]
+SlotKey = tuple[str, int, int, str]
 
 
 @dataclass(slots=True, eq=False)
@@ -40,17 +46,17 @@ class Item:
 
 
 @dataclass(slots=True, eq=False)
-class HoleItems:
-    """All candidates that fill one hole, which the model scores together."""
+class SlotItems:
+    """All candidates that fill one slot, which the model scores together."""
 
-    key: HoleKey
+    key: SlotKey
     source: Source
     statement: Statement | None
     location: Location
-    hole: Hole
+    slot: Slot
     items: list[Item] = field(default_factory=list)
     logprobs: dict[str, float] = field(default_factory=dict)
-    """What the model said about contents of the hole, with plain line ends."""
+    """What the model said about contents of the slot, with plain line ends."""
 
 
 class CandidatePool:
@@ -63,7 +69,7 @@ class CandidatePool:
         weights: Weights = DEFAULT,
     ) -> None:
         self.notes: list[str] = []
-        self.holes: dict[HoleKey, HoleItems] = {}
+        self.slots: dict[SlotKey, SlotItems] = {}
         self._weights = weights
         self._heap: list[tuple[float, int, Item]] = []
         self._plain: list[tuple[float, int, Item]] = []
@@ -78,8 +84,8 @@ class CandidatePool:
         self._waiting = sorted(self._with_inner_lines(usable), key=lambda at: -at.score)
         self._waiting.reverse()
 
-    def open_line(self) -> list[HoleItems]:
-        """Makes the next suspicious line's candidates; returns its new holes."""
+    def open_line(self) -> list[SlotItems]:
+        """Makes the next suspicious line's candidates; returns its new slots."""
         if not self._waiting:
             return []
         location = self._waiting.pop()
@@ -88,23 +94,23 @@ class CandidatePool:
         if location.path not in self._scopes:
             self._scopes[location.path] = Scopes(source)
         scopes = self._scopes[location.path]
-        known = set(self.holes)
+        known = set(self.slots)
         if self._checker(source).broken:
             for proposal in propose_syntax(source, location.line):
                 self._add(source, None, location, proposal)
-            return [holes for key, holes in self.holes.items() if key not in known]
+            return [slots for key, slots in self.slots.items() if key not in known]
         for statement in source.on_line(location.line):
             site = Site(source, statement, scopes.at(statement, location.line), location.line)
             for proposal in propose(site):
                 self._add(source, statement, location, proposal)
-        return [holes for key, holes in self.holes.items() if key not in known]
+        return [slots for key, slots in self.slots.items() if key not in known]
 
     @property
     def bound(self) -> float | None:
         """The best priority that a line not opened yet can have; None if all are open."""
         if not self._waiting:
             return None
-        return unranked(self._waiting[-1].score, _BEST_PRIOR, self._weights)
+        return prior_priority(self._waiting[-1].score, _BEST_PRIOR, self._weights)
 
     @property
     def best(self) -> float | None:
@@ -141,20 +147,20 @@ class CandidatePool:
             item.valid = self._is_new(item) and self._means_something(item)
         return item.valid
 
-    def add_fill(self, holes: HoleItems, text: str, kind: str, weight: float) -> Item | None:
-        """A text that the model proposes for a hole; None if it is known there already."""
-        if any(item.proposal.fill == text for item in holes.items):
+    def add_fill(self, slots: SlotItems, text: str, kind: str, weight: float) -> Item | None:
+        """A text that the model proposes for a slot; None if it is known there already."""
+        if any(item.proposal.fill == text for item in slots.items):
             return None
         prior = math.log(PRIORS[kind] * weight)
-        proposal = replace(fill_hole(holes.source, holes.hole, text, kind), log_prior=prior)
-        return self._add(holes.source, holes.statement, holes.location, proposal)
+        proposal = replace(fill_slot(slots.source, slots.slot, text, kind), log_prior=prior)
+        return self._add(slots.source, slots.statement, slots.location, proposal)
 
     def score(self, item: Item, score: ModelScore) -> None:
         """Gives a candidate its real priority."""
         item.score = score
         if item.gone or item.valid is False:
             return
-        item.priority = ranked(
+        item.priority = scored_priority(
             item.location.score,
             item.proposal.log_prior,
             score,
@@ -194,15 +200,15 @@ class CandidatePool:
         location: Location,
         proposal: Proposal,
     ) -> Item:
-        priority = unranked(location.score, proposal.log_prior, self._weights)
+        priority = prior_priority(location.score, proposal.log_prior, self._weights)
         item = Item(source, statement, location, proposal, priority)
-        if (hole := proposal.hole) is not None:
-            key = (source.path, hole.start, hole.end, hole.lead)
-            holes = self.holes.get(key)
-            if holes is None:
-                holes = HoleItems(key, source, statement, location, hole)
-                self.holes[key] = holes
-            holes.items.append(item)
+        if (slot := proposal.slot) is not None:
+            key = (source.path, slot.start, slot.end, slot.lead)
+            slots = self.slots.get(key)
+            if slots is None:
+                slots = SlotItems(key, source, statement, location, slot)
+                self.slots[key] = slots
+            slots.items.append(item)
         self._push(item)
         heapq.heappush(self._plain, (-priority, next(self._order), item))
         return item
@@ -223,8 +229,8 @@ class CandidatePool:
     def _means_something(self, item: Item) -> bool:
         checker = self._checker(item.source)
         p = item.proposal
-        if p.hole is not None and p.hole.inserts and not checker.broken:
-            return checker.stands_alone(plain_fill(p), p.hole.inside, p.hole.in_loop)
+        if p.slot is not None and p.slot.inserts and not checker.broken:
+            return checker.stands_alone(plain_fill(p), p.slot.inside, p.slot.in_loop)
         meaning = checker.meaning(item.statement, p.start, p.end, p.new)
         if meaning is None or (item.source.path, meaning) in self._meanings:
             return False
@@ -254,9 +260,9 @@ def _common_prefix(first: bytes, second: bytes) -> int:
 
 
 def plain_fill(proposal: Proposal) -> str:
-    """The hole's content with plain line ends, later lines indented from the first one's."""
-    fill, hole = proposal.fill.replace("\r\n", "\n"), proposal.hole
-    return fill.replace(f"\n{hole.margin}", "\n") if hole is not None else fill
+    """The slot's content with plain line ends, later lines indented from the first one's."""
+    fill, slot = proposal.fill.replace("\r\n", "\n"), proposal.slot
+    return fill.replace(f"\n{slot.margin}", "\n") if slot is not None else fill
 
 
 def _candidate(item: Item) -> Candidate | None:
@@ -264,7 +270,7 @@ def _candidate(item: Item) -> Candidate | None:
     edit = source.edit(p.start, p.end, p.new)
     if edit is None:
         return None
-    if p.hole is not None:
+    if p.slot is not None:
         text = p.fill
     else:
         low = source.line_start(source.line_of(p.start))
@@ -272,4 +278,4 @@ def _candidate(item: Item) -> Candidate | None:
         text = source.slice(low, p.start) + p.new + source.slice(p.end, high)
     line = source.line_of(min(p.start, max(0, len(source.code) - 1)))
     logprob = item.score.logprob if item.score else None
-    return Candidate(edit, line, p.kind, text, logprob, item.priority)
+    return Candidate((edit,), line, p.kind, text, logprob, item.priority)

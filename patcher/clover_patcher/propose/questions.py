@@ -1,7 +1,7 @@
 """What the model is asked about the candidates, in which order, and what its answers change.
 
-A question is about one hole: score the likeliest contents not scored yet, or propose new ones.
-Questions run one at a time in a thread of their own. The next one is always about the hole that
+A question is about one slot: score the likeliest contents not scored yet, or propose new ones.
+Questions run one at a time in a thread of their own. The next one is always about the slot that
 holds the best candidate without a score, so that the model's time goes where it can still matter.
 """
 
@@ -15,13 +15,13 @@ from dataclasses import dataclass
 
 from clover_engine.api import CancelToken, ClozeRequest, Engine, ScoreRequest
 from clover_engine.errors import EngineError, RequestCancelled, Unsupported
-from clover_patcher.propose.pool import CandidatePool, HoleItems, plain_fill
+from clover_patcher.propose.pool import CandidatePool, SlotItems, plain_fill
 from clover_patcher.propose.rank import model_scores
 
 _CALL_S = 8.0
 _LEAST_WAIT_S = 0.02
 _CONTEXT = 20_000
-"""Characters on each side of a hole that are handed to the engine; it keeps what it needs."""
+"""Characters on each side of a slot that are handed to the engine; it keeps what it needs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +29,7 @@ class AskOptions:
     """How much the model is asked."""
 
     chunk: int = 48
-    """Contents of one hole that are scored in one question."""
+    """Contents of one slot that are scored in one question."""
     cloze_lines: int = 6
     """Lines for which the model is asked for contents of its own."""
     cloze_top: int = 32
@@ -41,7 +41,7 @@ class AskOptions:
 
 @dataclass(frozen=True, slots=True)
 class _Question:
-    holes: HoleItems
+    slots: SlotItems
     cloze: bool
 
 
@@ -75,15 +75,15 @@ class Questions:
         """Whether nothing is running and nothing is left to ask."""
         return self._running is None and (self._engine is None or not self._queue)
 
-    def plan(self, holes: HoleItems) -> None:
-        """Puts the questions about a new hole in the queue."""
+    def plan(self, slots: SlotItems) -> None:
+        """Puts the questions about a new slot in the queue."""
         if self._engine is None:
             return
-        self._plan_score(holes)
-        if not holes.hole.inserts and self._cloze_left:
+        self._plan_score(slots)
+        if not slots.slot.inserts and self._cloze_left:
             self._cloze_left -= 1
-            best = max(item.priority for item in holes.items)
-            self._push(_Question(holes, cloze=True), best - self._options.cloze_delay)
+            best = max(item.priority for item in slots.items)
+            self._push(_Question(slots, cloze=True), best - self._options.cloze_delay)
 
     def run(self, answers: int, wait: float, deadline: float) -> None:
         """Keeps the engine busy and takes in up to `answers` answers that come in time."""
@@ -98,11 +98,11 @@ class Questions:
         self._engine = None
         self._cancel.cancel()
 
-    def _plan_score(self, holes: HoleItems) -> None:
-        left = [i.priority for i in holes.items if i.score is None and not i.gone]
+    def _plan_score(self, slots: SlotItems) -> None:
+        left = [i.priority for i in slots.items if i.score is None and not i.gone]
         if left:
-            delay = self._options.insert_delay if holes.hole.inserts else 0.0
-            self._push(_Question(holes, cloze=False), max(left) - delay)
+            delay = self._options.insert_delay if slots.slot.inserts else 0.0
+            self._push(_Question(slots, cloze=False), max(left) - delay)
 
     def _push(self, question: _Question, urgency: float) -> None:
         heapq.heappush(self._queue, (-urgency, self._made, question))
@@ -112,20 +112,20 @@ class Questions:
         """Whether a question is running, after trying to start the most urgent one."""
         while self._running is None and self._engine is not None and self._queue:
             question = heapq.heappop(self._queue)[2]
-            texts = () if question.cloze else self._texts(question.holes)
+            texts = () if question.cloze else self._texts(question.slots)
             if texts or question.cloze:
                 limit = max(0.1, min(_CALL_S, deadline - time.monotonic()))
                 call = self._thread.submit(self._ask, self._engine, question, texts, limit)
                 self._running = (question, call)
         return self._running is not None
 
-    def _texts(self, holes: HoleItems) -> tuple[str, ...]:
+    def _texts(self, slots: SlotItems) -> tuple[str, ...]:
         """The likeliest valid contents without a score; at first also what stands there now."""
         texts: dict[str, None] = {}
-        original = plain(holes.hole.original)
-        if original not in holes.logprobs:
+        original = plain(slots.slot.original)
+        if original not in slots.logprobs:
             texts[original] = None
-        waiting = [item for item in holes.items if item.score is None and not item.gone]
+        waiting = [item for item in slots.items if item.score is None and not item.gone]
         for item in sorted(waiting, key=lambda item: -item.priority):
             if len(texts) >= self._options.chunk:
                 break
@@ -137,7 +137,7 @@ class Questions:
         self, engine: Engine, question: _Question, texts: tuple[str, ...], limit: float
     ) -> _Answer:
         """Runs in the thread: new contents, which bring their scores, or the scores of `texts`."""
-        prefix, suffix, original = _context(question.holes)
+        prefix, suffix, original = _context(question.slots)
         if question.cloze:
             top = self._options.cloze_top
             request = ClozeRequest(prefix, original, suffix, top=top, deadline_s=limit)
@@ -168,7 +168,7 @@ class Questions:
         self._running = None
         self._take_in(answer)
         if not question.cloze and answer.logprobs:
-            self._plan_score(question.holes)
+            self._plan_score(question.slots)
         return True
 
     def _note(self, note: str) -> None:
@@ -176,13 +176,13 @@ class Questions:
             self._pool.notes.append(note)
 
     def _take_in(self, answer: _Answer) -> None:
-        holes = answer.question.holes
-        holes.logprobs.update(answer.logprobs)
-        known = {plain_fill(item.proposal) for item in holes.items}
+        slots = answer.question.slots
+        slots.logprobs.update(answer.logprobs)
+        known = {plain_fill(item.proposal) for item in slots.items}
         for rank, text in enumerate(text for text in answer.fills if text not in known):
-            self._pool.add_fill(holes, text, "cloze", 1.0 / (2 + rank))
-        scores = model_scores(holes.logprobs, plain(holes.hole.original))
-        for item in holes.items:
+            self._pool.add_fill(slots, text, "cloze", 1.0 / (2 + rank))
+        scores = model_scores(slots.logprobs, plain(slots.slot.original))
+        for item in slots.items:
             if (score := scores.get(plain_fill(item.proposal))) is not None:
                 self._pool.score(item, score)
 
@@ -192,9 +192,9 @@ def plain(text: str) -> str:
     return text.replace("\r\n", "\n")
 
 
-def _context(holes: HoleItems) -> tuple[str, str, str]:
-    """What stands before, after and in the hole, with plain line ends."""
-    hole, source = holes.hole, holes.source
-    before = source.slice(0, hole.start)[-_CONTEXT:] + hole.lead
-    after = hole.tail + source.slice(hole.end, len(source.code))[:_CONTEXT]
-    return plain(before), plain(after), plain(hole.original)
+def _context(slots: SlotItems) -> tuple[str, str, str]:
+    """What stands before, after and in the slot, with plain line ends."""
+    slot, source = slots.slot, slots.source
+    before = source.slice(0, slot.start)[-_CONTEXT:] + slot.lead
+    after = slot.tail + source.slice(slot.end, len(source.code))[:_CONTEXT]
+    return plain(before), plain(after), plain(slot.original)

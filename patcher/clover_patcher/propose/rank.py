@@ -1,6 +1,6 @@
 """How promising a candidate is: a linear model over location, template and language model.
 
-The model only reorders the contents of one hole: what it says is taken relative to the hole's
+The model only reorders the contents of one slot: what it says is taken relative to the slot's
 median content and within bounds, so that a line as a whole neither gains nor loses by having been
 scored, and a small model cannot bury a candidate. `bench/fix/rank.py` fits the weights.
 """
@@ -26,7 +26,7 @@ class Weights:
     scored_prior: float = 1.0
     """× the same once it has."""
     centred: float = 0.2
-    """× how much likelier the content is than the hole's median content."""
+    """× how much likelier the content is than the slot's median content."""
 
 
 DEFAULT = Weights()
@@ -39,15 +39,15 @@ class ModelScore:
 
     logprob: float
     centred: float
-    """Above the median of the hole's scored contents, at most `BOUND` nats from it."""
+    """Above the median of the slot's scored contents, at most `BOUND` nats from it."""
 
 
-def unranked(location: float, log_prior: float, weights: Weights = DEFAULT) -> float:
+def prior_priority(location: float, log_prior: float, weights: Weights = DEFAULT) -> float:
     """Priority without the model."""
     return weights.location * math.log(max(location, _FLOOR)) + weights.prior * log_prior
 
 
-def ranked(
+def scored_priority(
     location: float, log_prior: float, score: ModelScore, weights: Weights = DEFAULT
 ) -> float:
     """Priority with the model's score of the line."""
@@ -59,7 +59,7 @@ def ranked(
 
 
 def model_scores(logprobs: Mapping[str, float], original: str) -> dict[str, ModelScore]:
-    """The features of each content of one hole; what stands there now is left out."""
+    """The features of each content of one slot; what stands there now is left out."""
     others = {text: value for text, value in logprobs.items() if text != original}
     if not others:
         return {}

@@ -13,11 +13,12 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
 from clover_engine.api import CancelToken, Engine
+from clover_patcher.locate.evidence import Evidence
 from clover_patcher.propose.metered import MeteredEngine
 from clover_patcher.propose.pool import CandidatePool
 from clover_patcher.propose.questions import AskOptions, Questions
 from clover_patcher.propose.rank import DEFAULT, Weights
-from clover_patcher.types import Candidate, EngineUse, Location
+from clover_patcher.types import Candidate, EngineUse, Location, Validation
 
 _LINES_AHEAD = 12
 
@@ -35,6 +36,41 @@ class Options:
     """With an engine, every so many-th candidate ignores the model: a wrong model costs little."""
     ask: AskOptions = field(default_factory=AskOptions)
     weights: Weights = DEFAULT
+
+
+class Templates:
+    """Proposes what templates enumerate and the engine's cloze fills, ranked by both."""
+
+    name = "templates"
+
+    def __init__(
+        self,
+        engine: Engine | None,
+        cancel: CancelToken,
+        unread: Callable[[str], bool] | None = None,
+    ) -> None:
+        """The arguments are those of `CandidateSource`."""
+        self._engine, self._cancel, self._unread = engine, cancel, unread
+        self._source: CandidateSource | None = None
+
+    @property
+    def notes(self) -> Sequence[str]:
+        """What went wrong on the way, in words."""
+        return self._source.notes if self._source else ()
+
+    def propose(self, evidence: Evidence) -> Iterator[list[Candidate]]:
+        """Candidates for the suspicious lines."""
+        self._source = CandidateSource(
+            evidence.sources,
+            evidence.locations,
+            self._engine,
+            self._cancel,
+            unread=self._unread,
+        )
+        yield from self._source.batches(evidence.deadline)
+
+    def learn(self, validation: Validation) -> None:
+        """Does nothing: the order of templates is fixed by location, prior and model."""
 
 
 class CandidateSource:
@@ -102,9 +138,9 @@ class CandidateSource:
             self._open_line(questions)
 
     def _open_line(self, questions: Questions) -> None:
-        for holes in self.pool.open_line():
-            if holes.source.path not in self._unread:
-                questions.plan(holes)
+        for slots in self.pool.open_line():
+            if slots.source.path not in self._unread:
+                questions.plan(slots)
 
     def _batch(self, questions: Questions, deadline: float) -> list[Candidate]:
         batch: list[Candidate] = []

@@ -67,10 +67,10 @@ PRIORS: dict[str, float] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Hole:
+class Slot:
     """A place for one line's content, with what is put around it when it is filled.
 
-    The text before the hole is the source up to `start` and `lead`; the text after it is `tail`
+    The text before the slot is the source up to `start` and `lead`; the text after it is `tail`
     and the source from `end`. `original` is what stands there now, "" for a new line.
     """
 
@@ -92,7 +92,7 @@ class Hole:
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """One edit: `new` replaces [start, end). `fill` is the hole's new content for the model."""
+    """One edit: `new` replaces [start, end). `fill` is the slot's new content for the model."""
 
     start: int
     end: int
@@ -100,7 +100,7 @@ class Proposal:
     kind: str
     weight: float
     """Relative to the other proposals of the same kind on the line."""
-    hole: Hole | None
+    slot: Slot | None
     """None where the edit is not the content of one line (moved, swapped lines)."""
     fill: str = ""
     log_prior: float = 0.0
@@ -160,14 +160,14 @@ def change(node: Node, new: str, kind: str, weight: float = 1.0) -> Change:
     return Change(node.start_byte, node.end_byte, new, kind, weight)
 
 
-def line_hole(source: Source, line: int) -> Hole:
+def line_slot(source: Source, line: int) -> Slot:
     """The content of a line that exists."""
     start, end = source.content_start(line), source.line_end(line)
     original, indentation = source.slice(start, end), source.indentation(line)
-    return Hole(start, end, original=original, margin=indentation)
+    return Slot(start, end, original=original, margin=indentation)
 
 
-def new_line_hole(source: Source, before: int, beside: Statement) -> Hole:
+def new_line_slot(source: Source, before: int, beside: Statement) -> Slot:
     """A new line before line `before`, indented as the statement `beside` it.
 
     One past the last line means the end of the file.
@@ -178,15 +178,15 @@ def new_line_hole(source: Source, before: int, beside: Statement) -> Hole:
     at = source.line_start(before) if before <= source.line_count else len(code)
     eol = source.eol_near(at)
     if at == len(code) and not code.endswith(b"\n"):
-        return Hole(at, at, eol + indentation, "", "", indentation, loop, inside)
-    return Hole(at, at, indentation, eol, "", indentation, loop, inside)
+        return Slot(at, at, eol + indentation, "", "", indentation, loop, inside)
+    return Slot(at, at, indentation, eol, "", indentation, loop, inside)
 
 
-def fill_hole(source: Source, hole: Hole, text: str, kind: str, weight: float = 1.0) -> Proposal:
-    """The edit that puts `text` into the hole; its later lines are indented like the hole's."""
+def fill_slot(source: Source, slot: Slot, text: str, kind: str, weight: float = 1.0) -> Proposal:
+    """The edit that puts `text` into the slot; its later lines are indented like the slot's."""
     if "\n" in text:
-        text = text.replace("\n", f"{source.eol_near(hole.start)}{hole.margin}")
-    return Proposal(hole.start, hole.end, hole.lead + text + hole.tail, kind, weight, hole, text)
+        text = text.replace("\n", f"{source.eol_near(slot.start)}{slot.margin}")
+    return Proposal(slot.start, slot.end, slot.lead + text + slot.tail, kind, weight, slot, text)
 
 
 def propose(site: Site) -> list[Proposal]:
@@ -211,11 +211,11 @@ def _proposal(site: Site, c: Change) -> Proposal:
     """An expression change, as new content of its line where it stays inside one line."""
     source = site.source
     line = source.line_of(c.start)
-    hole = line_hole(source, line)
-    if c.end > hole.end or c.start < hole.start or "\n" in c.new:
+    slot = line_slot(source, line)
+    if c.end > slot.end or c.start < slot.start or "\n" in c.new:
         return Proposal(c.start, c.end, c.new, c.kind, c.weight, None)
-    fill = source.slice(hole.start, c.start) + c.new + source.slice(c.end, hole.end)
-    return Proposal(c.start, c.end, c.new, c.kind, c.weight, hole, fill)
+    fill = source.slice(slot.start, c.start) + c.new + source.slice(c.end, slot.end)
+    return Proposal(c.start, c.end, c.new, c.kind, c.weight, slot, fill)
 
 
 def prioritised(found: list[Proposal]) -> list[Proposal]:

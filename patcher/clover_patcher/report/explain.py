@@ -2,64 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 
 from clover_patcher.propose.templates import PRIORS
+from clover_patcher.request import Explanation
 from clover_patcher.types import Candidate, Location, Outcome, TestFailure
 
 _SHOWN = 3
 _SUSPECTS = 10
 """So many suspicious lines are kept for people to look at."""
-
-
-@dataclass(frozen=True, slots=True)
-class Explanation:
-    """Why a patch is what it is. The first four are sentences without their full stop."""
-
-    failure: str
-    place: str
-    change: str
-    validation: str
-    tests: tuple[str, ...]
-    """Names of the failing tests; empty where the check is not made of tests."""
-    kind: str
-    prior: float
-    """How often a repair is of this kind, as the templates assume (0..1)."""
-    logprob: float | None
-    """The model's log-probability of the new line in nats; None where it was not asked."""
-    place_rank: int | None
-    """The place's rank among the suspicious lines, from 1; None for a line beside them."""
-    suspects: tuple[Location, ...]
-    """The most suspicious lines, best first."""
-    num_suspects: int
-
-    @property
-    def summary(self) -> str:
-        """All of it in one paragraph."""
-        return " ".join(
-            f"{text}." for text in (self.failure, self.place, self.change, self.validation)
-        )
-
-    def lines(self) -> Iterator[str]:
-        """For a terminal: the sentences, then the ranking of suspicious lines."""
-        yield f"{self.failure}."
-        yield f"Why here: {self.place}."
-        yield f"Why this: {self.change[0].lower()}{self.change[1:]}; {self._likelihood()}."
-        yield f"Validated: {self.validation[0].lower()}{self.validation[1:]}."
-        yield f"Suspicious lines (first {len(self.suspects)} of {self.num_suspects}):"
-        for rank, at in enumerate(self.suspects, 1):
-            mark = "*" if rank == self.place_rank else " "
-            why = "; ".join(at.reasons) or "no evidence of its own"
-            yield f" {mark}{rank:3}  {at.score:.2f}  {at.path}:{at.line}  {why}"
-
-    def _likelihood(self) -> str:
-        if self.kind == "linter":
-            return "it is the tool's own suggestion"
-        kind = f"templates put {self.prior:.0%} of repairs down to this kind"
-        if self.logprob is None:
-            return f"{kind}; no model scored it"
-        return f"{kind}; the model's log-probability is {self.logprob:.2f} nats"
 
 
 def describe_failures(outcome: Outcome) -> str:
@@ -86,7 +37,7 @@ def explain(
 
     `tried` and `passing` count the candidates; `locations` are best first.
     """
-    place = f"{candidate.edit.path}:{candidate.line}"
+    place = f"{candidate.path}:{candidate.line}"
     rank = _rank(candidate, locations)
     ranked = f", number {rank} of {len(locations)} lines" if rank else ""
     others = f"; {passing - 1} of the others pass it too" if passing > 1 else ""
@@ -119,13 +70,13 @@ def _one_line(text: str) -> str:
 
 
 def _rank(candidate: Candidate, locations: Sequence[Location]) -> int | None:
-    place = (candidate.edit.path, candidate.line)
+    place = (candidate.path, candidate.line)
     return next((n for n, at in enumerate(locations, 1) if (at.path, at.line) == place), None)
 
 
 def _reasons(candidate: Candidate, locations: Sequence[Location]) -> str:
     """The reasons of the location nearest to the change."""
-    near = [at for at in locations if at.path == candidate.edit.path]
+    near = [at for at in locations if at.path == candidate.path]
     if not near:
         return "the failing tests run it"
     nearest = min(near, key=lambda at: abs(at.line - candidate.line))

@@ -111,7 +111,7 @@ class RunLog:
             "candidate",
             number=number,
             edit=edit_key(candidate),
-            path=candidate.edit.path,
+            path=candidate.path,
             line=candidate.line,
             kind=candidate.kind,
             text=candidate.text,
@@ -188,10 +188,12 @@ def _mark(path: str) -> str:
 
 
 def edit_key(candidate: Candidate) -> str:
-    """Stands for an edit: the file, the bytes that it replaces, and the new ones."""
-    edit = candidate.edit
-    place = f"{edit.path}\0{edit.start}\0{edit.end}\0".encode("utf-8", "surrogateescape")
-    return hashlib.sha256(place + edit.new).hexdigest()[:32]
+    """Stands for a change: of each edit the file, the bytes that it replaces, and the new ones."""
+    digest = hashlib.sha256()
+    for edit in candidate.edits:
+        place = f"{edit.path}\0{edit.start}\0{edit.end}\0".encode("utf-8", "surrogateescape")
+        digest.update(place + edit.new)
+    return digest.hexdigest()[:32]
 
 
 def read_log(path: Path) -> Iterator[dict[str, Any]]:

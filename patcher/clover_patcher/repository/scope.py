@@ -1,41 +1,20 @@
-"""Where patches may go: the user's PATH arguments, and files that are frozen for every patch."""
+"""The user's PATH, FILE:LINE and PATTERN arguments as files of the repository."""
 
 from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Iterable, Sequence, Set
-from pathlib import Path, PurePosixPath
+from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from clover_patcher.errors import UsageError
-from clover_patcher.types import Diagnostic, Location
+from clover_patcher.types import Diagnostic
 
 if TYPE_CHECKING:
     from pathspec import GitIgnoreSpec
 
 _PLACE = re.compile(r"(?P<path>.+?):(?P<line>[0-9]+)(?::(?P<rule>[^:\s]+))?", re.DOTALL)
-_TOP_TEST_FOLDERS = frozenset({"test", "testing"})
-_FROZEN_NAMES = frozenset(
-    {"conftest.py", "noxfile.py", "setup.py", "sitecustomize.py", "usercustomize.py", "tests.py"}
-)
-FROZEN = "frozen; --allow PATTERN lets a patch change them"
-"""What to say of files that `is_frozen` names."""
-
-
-def is_frozen(path: str) -> bool:
-    """Whether patches must leave a Python file alone: tests and their configuration, CI, hidden.
-
-    `path` is relative to the repository, with posix separators.
-    """
-    *folders, name = path.split("/")
-    return (
-        name in _FROZEN_NAMES
-        or name.startswith(("test_", "."))
-        or name.endswith(("_test.py", "_tests.py"))
-        or any(folder == "tests" or folder.startswith(".") for folder in folders)
-        or bool(folders and folders[0] in _TOP_TEST_FOLDERS)
-    )
 
 
 def resolve_paths(root: Path, cwd: Path, paths: Sequence[str]) -> list[str]:
@@ -60,72 +39,10 @@ def resolve_only(root: Path, cwd: Path, text: str) -> Diagnostic:
     return Diagnostic(path, int(match["line"]), "", match["rule"] or "")
 
 
-def select_files(
-    python_files: Sequence[str],
-    paths: Sequence[str],
-    check_words: Sequence[str] = (),
-    cwd: str = "",
-    unfrozen: Set[str] = frozenset(),
-) -> list[str]:
-    """Python files at or below `paths` (all where there are none) that patches may change.
-
-    Files that the check command, run in `cwd`, names are tests too, unless a path names them
-    explicitly or nothing else could be patched. `unfrozen` are tests that may be changed all the
-    same. Raises `UsageError` where the paths leave nothing to patch.
-    """
-    chosen = [name for name in python_files if not paths or any(_below(name, p) for p in paths)]
-    free = [name for name in chosen if name in unfrozen or not is_frozen(name)]
-    if not free:
-        where = ", ".join(path or "." for path in paths) or "this repository"
-        why = f"tests and their configuration are {FROZEN}" if chosen else "no Python file is there"
-        raise UsageError(f"nothing to patch in {where}: {why}")
-    named = named_files(check_words, cwd) - set(paths) - unfrozen
-    return [name for name in free if name not in named] or free
-
-
 def named_files(check_words: Sequence[str], cwd: str = "") -> set[str]:
     """The words of a check command, run in `cwd`, as paths from the repository's top."""
     words = (posixpath.join(cwd, word.split("::")[0]) for word in check_words)
     return {posixpath.normpath(word) for word in words}
-
-
-def without_tests(
-    allowed: Sequence[str], nodeids: Iterable[str], kept: Set[str] = frozenset()
-) -> list[str]:
-    """Files that hold none of these pytest tests, whatever they are called; all where all do.
-
-    Doctests are about the file they stand in. `kept` are files that may be changed all the same.
-    """
-    places = {_test_file(nodeid) for nodeid in nodeids} - {""}
-    free = [
-        name
-        for name in allowed
-        if name in kept or not any(name == place or name.endswith(f"/{place}") for place in places)
-    ]
-    return free or list(allowed)
-
-
-def _test_file(nodeid: str) -> str:
-    """The file of a test, "" for a doctest and for what is no test of a file."""
-    path, _, name = nodeid.partition("::")
-    doctest = PurePosixPath(path).stem in name.split("::")[0].split("[")[0].split(".")
-    return "" if doctest or not name else path
-
-
-def writable(root: Path, locations: Sequence[Location]) -> list[Location]:
-    """Places in files that are not read-only.
-
-    Raises `UsageError` where there are none: better now than when a patch has been found.
-    """
-    read_only = {
-        path
-        for path in {at.path for at in locations}
-        if (file := root / path).exists() and not file.stat().st_mode & 0o222
-    }
-    if found := [at for at in locations if at.path not in read_only]:
-        return found
-    path = locations[0].path
-    raise UsageError(f"{path} is read-only: make it writable with `chmod u+w {path}`")
 
 
 def matching(python_files: Sequence[str], patterns: Sequence[str]) -> frozenset[str]:
@@ -163,5 +80,6 @@ def _resolve(root: Path, cwd: Path, path: str) -> str:
     return "" if relative == "." else relative
 
 
-def _below(name: str, folder: str) -> bool:
+def below(name: str, folder: str) -> bool:
+    """Whether a file is the folder's, or the file itself; "" is the whole repository."""
     return not folder or name == folder or name.startswith(folder + "/")

@@ -6,8 +6,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from clover_patcher.types import Candidate, Edit
-from clover_patcher.validate.trials import Verdict
+from clover_patcher.types import Candidate
+from clover_patcher.validate.feed import Verdict
 
 _MARGIN = 3.0
 """Nats below the passing candidate's priority where the search for a better one ends."""
@@ -21,18 +21,14 @@ class Passing:
     rank: int
 
 
-def verdict(found: Sequence[Passing], candidate: Candidate) -> Verdict:
+def verdict(passing: Sequence[Passing], candidate: Candidate) -> Verdict:
     """Beside a passing candidate only a more promising one is worth trying."""
-    best = max((passing.candidate.priority for passing in found), default=-math.inf)
+    best = max((one.candidate.priority for one in passing), default=-math.inf)
     if candidate.priority >= best:
         return "try"
     return "stop" if candidate.priority < best - _MARGIN else "put off"
 
 
-def ranked(passing: Sequence[Passing]) -> list[Passing]:
-    """Most probable first; of equally probable ones the smallest edit."""
-    return sorted(passing, key=lambda p: (-p.candidate.priority, _size(p.candidate.edit)))
-
-
-def _size(edit: Edit) -> int:
-    return len(edit.new) + edit.end - edit.start
+def best_first(passing: Sequence[Passing]) -> list[Passing]:
+    """Most probable first; of equally probable ones the smallest change."""
+    return sorted(passing, key=lambda p: (-p.candidate.priority, p.candidate.size))

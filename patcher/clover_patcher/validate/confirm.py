@@ -7,7 +7,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
-from clover_patcher.check.runners import AnyRunner, confirmed
+from clover_patcher.check.runners import Runner
 from clover_patcher.edits import FileChange, write_changes
 from clover_patcher.errors import TreeChanged
 from clover_patcher.repository.workspace import Workspace
@@ -22,9 +22,9 @@ class Confirmation:
     """
 
     workspace: Workspace
-    start: Callable[[Path, ExitStack], AnyRunner]
+    start: Callable[[Path, ExitStack], Runner]
     """Starts a runner in a copy; the stack closes it."""
-    first: AnyRunner
+    first: Runner
     """The runner of the baseline."""
     own: frozenset[str]
     """Files in the tree that this program itself writes."""
@@ -39,7 +39,7 @@ class Confirmation:
         tree = self.workspace.fresh(self.own)
         write_changes(tree, changed)
         with ExitStack() as stack:
-            passes = confirmed(self.start(tree, stack), self.first)
+            passes = self.start(tree, stack).confirm(self.first).status == "passed"
         if different and not passes:
             raise TreeChanged(
                 f"{different[0]} changed meanwhile, and with that the check does not pass: "

@@ -183,7 +183,7 @@ def test_sarif_fixes() -> None:
 def test_replacements_become_one_edit(data: bytes, parts: list[Any], after: bytes) -> None:
     found = tool_candidate("a.py", data, 1, [Replacement(*part) for part in parts])
     assert found is not None
-    assert apply_edits(data, [found.edit]) == after
+    assert apply_edits(data, found.edits) == after
 
 
 @pytest.mark.parametrize(

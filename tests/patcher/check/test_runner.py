@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from clover_patcher.check.command import Check
-from clover_patcher.check.runner import Runner
+from clover_patcher.check.runner import ProgramRunner
 from clover_patcher.errors import UsageError
 from clover_patcher.types import Edit, Frame, Outcome
 
@@ -41,7 +41,7 @@ def test_add():
 def test_zero():
     assert add(0, 0) == 0
 """
-Start = Callable[..., Runner]
+Start = Callable[..., ProgramRunner]
 
 
 @pytest.fixture
@@ -49,14 +49,16 @@ def start(tmp_path: Path) -> Iterator[Start]:
     """Writes files into a tree and starts a runner there; all are closed at the end."""
     tree, tmp = tmp_path / "tree", tmp_path / "tmp"
     tmp.mkdir()
-    runners: list[Runner] = []
+    runners: list[ProgramRunner] = []
 
-    def begin(files: dict[str, str], arguments: str = "-m pytest -q", **more: object) -> Runner:
+    def begin(
+        files: dict[str, str], arguments: str = "-m pytest -q", **more: object
+    ) -> ProgramRunner:
         for name, text in files.items():
             (tree / name).parent.mkdir(parents=True, exist_ok=True)
             (tree / name).write_text(text)
         check = Check.parse(f"{sys.executable} {arguments}", tree)
-        runners.append(Runner(check, tree, tmp=tmp, **more))  # type: ignore[arg-type]
+        runners.append(ProgramRunner(check, tree, tmp=tmp, **more))  # type: ignore[arg-type]
         return runners[-1]
 
     yield begin
@@ -64,7 +66,7 @@ def start(tmp_path: Path) -> Iterator[Start]:
         runner.close()
 
 
-def _replace(runner: Runner, path: str, old: str, new: str) -> Edit:
+def _replace(runner: ProgramRunner, path: str, old: str, new: str) -> Edit:
     data = (runner.worktree / path).read_bytes()
     at = data.index(old.encode())
     return Edit(path, at, at + len(old.encode()), new.encode())
@@ -267,7 +269,7 @@ def test_adopted_knowledge_replaces_a_baseline(start: Start, tmp_path: Path) -> 
     first.baseline()
     tree = tmp_path / "second"
     shutil.copytree(first.worktree, tree)
-    with Runner(first.check, tree, tmp=tmp_path / "tmp") as second:
+    with ProgramRunner(first.check, tree, tmp=tmp_path / "tmp") as second:
         second.adopt(first)
         assert second.failing == first.failing
         assert second.run([_replace(second, "calc.py", "a - b", "a + b")]).status == "passed"
@@ -349,7 +351,7 @@ def test_script_that_raises(start: Start) -> None:
 def test_command_checks(start: Start, tmp_path: Path) -> None:
     runner = start({"calc.py": CALC})
     check = Check.parse("sh -c 'grep -q \"a + b\" calc.py'", runner.worktree)
-    with Runner(check, runner.worktree, tmp=tmp_path / "tmp") as command:
+    with ProgramRunner(check, runner.worktree, tmp=tmp_path / "tmp") as command:
         assert _kinds(command.baseline()) == {"": "exit 1"}
         assert command.run([_replace(runner, "calc.py", "a - b", "a + b")]).status == "passed"
         assert command.run([_replace(runner, "calc.py", "a - b", "a * b")]).status == "failed"
@@ -366,10 +368,10 @@ def test_a_command_that_prints_is_alive(start: Start, tmp_path: Path) -> None:
     runner = start({"calc.py": CALC})
     loop = "for i in 1 2 3 4 5; do echo $i; sleep 0.5; done; exit 3"
     check = Check.parse(f"sh -c '{loop}'", runner.worktree)
-    with Runner(check, runner.worktree, tmp=tmp_path / "tmp", timeout_s=1.2) as command:
+    with ProgramRunner(check, runner.worktree, tmp=tmp_path / "tmp", timeout_s=1.2) as command:
         assert _kinds(command.baseline()) == {"": "exit 3"}
     check = Check.parse("sh -c 'sleep 30 & sleep 30'", runner.worktree)
-    with Runner(check, runner.worktree, tmp=tmp_path / "tmp", timeout_s=0.5) as command:
+    with ProgramRunner(check, runner.worktree, tmp=tmp_path / "tmp", timeout_s=0.5) as command:
         started = time.perf_counter()
         assert _kinds(command.baseline()) == {"": "timeout"}
         assert time.perf_counter() - started < 10

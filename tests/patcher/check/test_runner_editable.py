@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from clover_patcher.check.command import Check
-from clover_patcher.check.runner import Runner
+from clover_patcher.check.runner import ProgramRunner
 from clover_patcher.types import Edit
 
 setuptools = pytest.importorskip("setuptools")
@@ -96,7 +96,7 @@ def test_the_package_comes_from_the_copy(
     check = Check.parse(f"{python} -m pytest -q --import-mode=importlib tests", tree)
     tmp = tmp_path / "tmp"
     tmp.mkdir()
-    with Runner(check, tree, tmp=tmp, original_root=original) as runner:
+    with ProgramRunner(check, tree, tmp=tmp, original_root=original) as runner:
         outcome = runner.baseline()
         assert {f.nodeid.split("::")[1] for f in outcome.failures} == {"test_total", "test_process"}
         assert runner.imported_outside == ()

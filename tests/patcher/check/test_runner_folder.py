@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from clover_patcher.check.command import Check
-from clover_patcher.check.runner import Runner
+from clover_patcher.check.runner import ProgramRunner
 from clover_patcher.errors import UsageError
 from clover_patcher.fix import FixRequest, FixResult, fix
 from clover_patcher.types import Frame
@@ -78,7 +78,7 @@ def test_frames_of_relative_file_names_are_those_of_the_repository(
 ) -> None:
     """A script's own frames have the name it was started with."""
     check = Check.parse("python run.py", folder)
-    with Runner(check, folder.parent.parent, tmp=tmp_path, cwd="services/api") as runner:
+    with ProgramRunner(check, folder.parent.parent, tmp=tmp_path, cwd="services/api") as runner:
         (failure,) = runner.baseline().failures
         assert (failure.kind, failure.message) == ("ValueError", "7")
         assert failure.frames == (Frame("services/api/run.py", 3, "<module>"),)

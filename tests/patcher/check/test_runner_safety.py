@@ -14,12 +14,12 @@ from pathlib import Path
 import pytest
 
 from clover_patcher.check.command import Check
-from clover_patcher.check.runner import Runner
+from clover_patcher.check.runner import ProgramRunner
 from clover_patcher.types import Edit, Outcome
 
 PROGRAM = "def value():\n    return 1\n"
 TESTS = "import program\n\n\ndef test_value():\n    assert program.value() == 2\n"
-Start = Callable[..., Runner]
+Start = Callable[..., ProgramRunner]
 
 
 @pytest.fixture
@@ -27,18 +27,18 @@ def start(tmp_path: Path) -> Iterator[Start]:
     """Writes files into a tree and starts a runner there; all are closed at the end."""
     tmp = tmp_path / "tmp"
     tmp.mkdir()
-    runners: list[Runner] = []
+    runners: list[ProgramRunner] = []
 
     def begin(
         files: dict[str, str],
         arguments: str = "-m pytest -q",
         python: str = sys.executable,
         **more: object,
-    ) -> Runner:
+    ) -> ProgramRunner:
         tree = tmp_path / "tree"
         _write(tree, files)
         check = Check.parse(f"{python} {arguments}", tree)
-        runners.append(Runner(check, tree, tmp=tmp, **more))  # type: ignore[arg-type]
+        runners.append(ProgramRunner(check, tree, tmp=tmp, **more))  # type: ignore[arg-type]
         return runners[-1]
 
     yield begin
@@ -52,7 +52,7 @@ def _write(tree: Path, files: dict[str, str]) -> None:
         (tree / name).write_text(textwrap.dedent(text))
 
 
-def _body(runner: Runner, code: str) -> Edit:
+def _body(runner: ProgramRunner, code: str) -> Edit:
     """Replaces the body of `value`."""
     data = (runner.worktree / "program.py").read_bytes()
     at = data.index(b"    return 1")
@@ -282,12 +282,12 @@ def test_processes_end_when_their_user_is_killed(tmp_path: Path) -> None:
     _write(Path(marker), {"test_a.py": "import time\n\n\ndef test_a():\n    time.sleep(60)\n"})
     program = f"""\
         from pathlib import Path
-        from clover_patcher.checks import Check
-        from clover_patcher.runner import Runner
+        from clover_patcher.check.command import Check
+        from clover_patcher.check.runner import ProgramRunner
 
         tree = Path({marker!r})
         check = Check.parse({f"{sys.executable} -m pytest"!r}, tree)
-        Runner(check, tree, timeout_s=50.0, tmp=tree.parent).baseline()
+        ProgramRunner(check, tree, timeout_s=50.0, tmp=tree.parent).baseline()
         """
     code = textwrap.dedent(program)
     with subprocess.Popen([sys.executable, "-c", code]) as process:

@@ -134,7 +134,7 @@ def test_bytes_outside_the_edit_stay(
     text = text if final else text.rstrip(b"\n")
     text = (b"\xef\xbb\xbf" if bom else b"") + text.replace(b"\n", eol)
     for candidate in gather(text, [Location("a.py", line, 1.0)]):
-        edit = candidate.edit
+        (edit,) = candidate.edits
         assert edit.start >= 3 * bom
         after = result(text, candidate)
         assert after[: edit.start] == text[: edit.start]
@@ -247,7 +247,7 @@ def test_the_engine_sees_nothing_of_unread_files() -> None:
     places = [*locations("a.py", SEARCH), *locations("secret.py", files["secret.py"])]
     source = CandidateSource(files, places, engine, unread=lambda path: path == "secret.py")
     found = [c for batch in source.batches(time.monotonic() + 60) for c in batch]
-    assert {c.edit.path for c in found} == {"a.py", "secret.py"}
+    assert {c.path for c in found} == {"a.py", "secret.py"}
     assert engine.asked and "hidden" not in repr(engine.asked)
 
 

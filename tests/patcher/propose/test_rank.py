@@ -9,7 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clover_patcher.propose.rank import BOUND, ModelScore, Weights, model_scores, ranked, unranked
+from clover_patcher.propose.rank import (
+    BOUND,
+    ModelScore,
+    Weights,
+    model_scores,
+    prior_priority,
+    scored_priority,
+)
 
 LOGPROBS = st.dictionaries(st.text(max_size=20), st.floats(-200, 0), min_size=1, max_size=8)
 
@@ -39,19 +46,19 @@ def test_nothing_scored_gives_nothing() -> None:
 def test_suspicious_lines_rank_higher(first: float, second: float, prior: float) -> None:
     score = ModelScore(-3.0, -1.0)
     if first < second:
-        assert unranked(first, prior) <= unranked(second, prior)
-        assert ranked(first, prior, score) <= ranked(second, prior, score)
+        assert prior_priority(first, prior) <= prior_priority(second, prior)
+        assert scored_priority(first, prior, score) <= scored_priority(second, prior, score)
 
 
 def test_likelier_lines_rank_higher() -> None:
     scores = model_scores({"a + b": -1.0, "a - b": -4.0}, "")
-    assert ranked(1.0, -5.0, scores["a + b"]) > ranked(1.0, -5.0, scores["a - b"])
+    assert scored_priority(1.0, -5.0, scores["a + b"]) > scored_priority(1.0, -5.0, scores["a - b"])
 
 
 def test_weights_are_factors() -> None:
     weights = Weights(location=0, prior=0, scored_prior=2, centred=3)
-    assert ranked(0.5, -5.0, ModelScore(-3.0, 1.5), weights) == -5.5
+    assert scored_priority(0.5, -5.0, ModelScore(-3.0, 1.5), weights) == -5.5
 
 
 def test_a_location_without_suspicion_is_finite() -> None:
-    assert unranked(0.0, -1.0) > -math.inf
+    assert prior_priority(0.0, -1.0) > -math.inf

@@ -10,7 +10,9 @@ from clover_patcher.propose.templates import PRIORS
 from clover_patcher.report.explain import describe_failures, explain
 from clover_patcher.types import Candidate, Edit, Location, Outcome, TestFailure
 
-CANDIDATE = Candidate(Edit("a.py", 0, 1, b"x"), 7, "operator", "    if a < b:\n        x\n", -2.5)
+CANDIDATE = Candidate(
+    (Edit("a.py", 0, 1, b"x"),), 7, "operator", "    if a < b:\n        x\n", -2.5
+)
 BASELINE = Outcome(
     "failed", 1.0, tuple(TestFailure(f"t.py::test_{n}", "KeyError", "") for n in range(5)), passed=4
 )

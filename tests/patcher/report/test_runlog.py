@@ -27,7 +27,7 @@ ENDED = SimpleNamespace(
 
 
 def candidate(new: bytes, start: int = 0, path: str = "a.py") -> Candidate:
-    return Candidate(Edit(path, start, start + 1, new), 1, "name", "\udcff text", -1.5, 2.0)
+    return Candidate((Edit(path, start, start + 1, new),), 1, "name", "\udcff text", -1.5, 2.0)
 
 
 def validation(new: bytes, status: Status) -> Validation:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from clover_patcher.errors import UsageError
-from clover_patcher.repository.scope import is_frozen, resolve_only, resolve_paths, select_files
+from clover_patcher.repository.permission import Permission, is_frozen
+from clover_patcher.repository.scope import resolve_only, resolve_paths
 from clover_patcher.types import Diagnostic
 
 
@@ -63,6 +65,10 @@ def test_bad_paths_are_usage_errors(tmp_path: Path, path: str, words: str) -> No
         resolve_paths(root, root, [path])
 
 
+def select_files(*arguments: Any) -> list[str]:
+    return sorted(Permission.of(*arguments).free)
+
+
 def test_select_files() -> None:
     files = ["a.py", "pkg/b.py", "pkg/test_b.py", "pkgs/c.py", "run.py"]
     assert select_files(files, []) == ["a.py", "pkg/b.py", "pkgs/c.py", "run.py"]
@@ -105,4 +111,4 @@ def test_other_places_are_refused(tmp_path: Path, text: str, words: str) -> None
 
 def test_names_in_the_check_are_relative_to_where_it_runs() -> None:
     files = ["pkg/run.py", "run.py", "pkg/lib.py"]
-    assert select_files(files, [], ["python", "run.py"], "pkg") == ["run.py", "pkg/lib.py"]
+    assert select_files(files, [], ["python", "run.py"], "pkg") == ["pkg/lib.py", "run.py"]

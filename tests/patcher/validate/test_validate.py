@@ -23,11 +23,12 @@ from clover_engine.errors import CheckpointError
 from clover_patcher.progress import Clock
 from clover_patcher.propose.metered import MeteredEngine
 from clover_patcher.types import Candidate, Edit, Outcome
-from clover_patcher.validate.trials import Feed, Pool, Verdict
+from clover_patcher.validate.feed import Feed, Verdict
+from clover_patcher.validate.validator import Validator
 
 
 def candidate(number: int) -> Candidate:
-    return Candidate(Edit("a.py", number, number, b"x"), 1, "cloze", str(number))
+    return Candidate((Edit("a.py", number, number, b"x"),), 1, "cloze", str(number))
 
 
 class FakeRunner:
@@ -49,9 +50,9 @@ class FakeRunner:
 def test_all_runners_work_and_nothing_is_lost() -> None:
     runners = [FakeRunner(0.002), FakeRunner(0.002)]
     feed = Feed([[candidate(n) for n in range(5)], [], [candidate(n) for n in range(5, 12)]])
-    with Pool(runners) as pool:
-        done = list(pool.run(feed.candidates(Clock(10))))
-    assert sorted(v.candidate.edit.start for v in done) == list(range(12))
+    with Validator(runners) as validator:
+        done = list(validator.run(feed.candidates(Clock(10))))
+    assert sorted(v.candidate.edits[0].start for v in done) == list(range(12))
     assert all(len(runner.seen) > 1 for runner in runners)
     assert [v.candidate.text for v in done if v.outcome.status == "passed"] == ["7"]
     assert feed.exhausted
@@ -107,8 +108,8 @@ def test_an_error_of_a_runner_reaches_the_reader() -> None:
         def run(self, edits: Sequence[Edit], *, only_failing: bool = True) -> Outcome:
             raise OSError("disk full")
 
-    with Pool([Broken()]) as pool, pytest.raises(OSError, match="disk full"):
-        list(pool.run(iter([candidate(1)])))
+    with Validator([Broken()]) as validator, pytest.raises(OSError, match="disk full"):
+        list(validator.run(iter([candidate(1)])))
 
 
 class FakeEngine:
@@ -184,3 +185,35 @@ def test_candidates_can_be_put_off_and_come_back() -> None:
     assert not feed.exhausted
     assert [c.text for c in feed.candidates(clock)] == ["0", "2", "4", "5"]
     assert feed.exhausted
+
+
+def test_a_slow_stream_does_not_hold_up_another_one() -> None:
+    release = threading.Event()
+
+    def slow() -> Iterator[list[Candidate]]:
+        release.wait(10)
+        yield [candidate(9)]
+
+    feed = Feed(slow(), [[candidate(1)], [candidate(2)]])
+    reader = feed.candidates(Clock(10))
+    assert [next(reader).text for _ in range(2)] == ["1", "2"]
+    assert not feed.exhausted
+    release.set()
+    assert [c.text for c in reader] == ["9"]
+    assert feed.exhausted
+
+
+def test_batches_are_made_only_a_little_ahead() -> None:
+    made: list[int] = []
+
+    def counted() -> Iterator[list[Candidate]]:
+        for number in range(100):
+            made.append(number)
+            yield [candidate(number)]
+
+    feed = Feed(counted())
+    reader = feed.candidates(Clock(10))
+    for number in range(5):
+        assert next(reader).text == str(number)
+        assert len(made) <= number + 4
+    feed.stop()

@@ -16,8 +16,8 @@ from clover_patcher.propose.templates import (
     Site,
     change,
     expression_rule,
-    fill_hole,
-    line_hole,
+    fill_slot,
+    line_slot,
     statement_rule,
 )
 
@@ -30,13 +30,13 @@ def missing_call(site: Site) -> Iterator[Proposal]:
     source, statement = site.source, site.statement
     texts = list(_lines(site))
     if statement.kind == "pass_statement" and statement.own_lines:
-        hole = line_hole(source, statement.first_line)
+        slot = line_slot(source, statement.first_line)
         for text, _, share in texts:
-            yield fill_hole(source, hole, text, "placeholder", share)
-    for hole, weight in gaps(site):
+            yield fill_slot(source, slot, text, "placeholder", share)
+    for slot, weight in gaps(site):
         for text, kind, share in texts:
-            if hole.inside or not text.startswith("return "):
-                yield fill_hole(source, hole, text, kind, weight * share)
+            if slot.inside or not text.startswith("return "):
+                yield fill_slot(source, slot, text, kind, weight * share)
 
 
 @expression_rule("return_statement")

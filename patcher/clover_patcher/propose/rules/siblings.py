@@ -12,7 +12,7 @@ from difflib import SequenceMatcher
 
 from clover_patcher.propose.rules.statement import gaps
 from clover_patcher.propose.syntax import CodeLine, Token
-from clover_patcher.propose.templates import Proposal, Site, fill_hole, line_hole, statement_rule
+from clover_patcher.propose.templates import Proposal, Site, fill_slot, line_slot, statement_rule
 
 _NAME = re.compile(r"[^\W\d]\w*")
 _LEAST_ALIKE = 0.5
@@ -36,26 +36,26 @@ def like_a_sibling(site: Site) -> Iterator[Proposal]:
     here = next((i for i, line in enumerate(lines) if line.number == site.line), None)
     if here is None or source.on_line(site.line)[-1] is not site.statement:
         return
-    hole, tokens = line_hole(source, site.line), lines[here].tokens
+    slot, tokens = line_slot(source, site.line), lines[here].tokens
     for place, sibling in enumerate(_siblings(lines, here)):
         weight = sibling.alike**2 / (1 + place)
         for new, share in _adopted(tokens, sibling.line.tokens):
-            yield fill_hole(source, hole, _text(new), "sibling", weight * share)
+            yield fill_slot(source, slot, _text(new), "sibling", weight * share)
 
 
 @statement_rule
 def missing_beside_a_sibling(site: Site) -> Iterator[Proposal]:
     """A line that follows, or comes before, a line like the one at the gap."""
     lines = site.source.code_lines
-    for hole, weight in gaps(site):
-        number = site.source.line_of(hole.start) if hole.start < len(site.source.code) else None
+    for slot, weight in gaps(site):
+        number = site.source.line_of(slot.start) if slot.start < len(site.source.code) else None
         after = next((i for i, line in enumerate(lines) if number and line.number >= number), None)
         end = len(lines) if after is None else after
         for here, step in ((end - 1, 1), (after, -1)):
             if here is None or here < 0:
                 continue
             for text, share in _continued(lines, here, step):
-                yield fill_hole(site.source, hole, text, "echo", weight * share)
+                yield fill_slot(site.source, slot, text, "echo", weight * share)
 
 
 def _continued(lines: Sequence[CodeLine], here: int, step: int) -> Iterator[tuple[str, float]]:

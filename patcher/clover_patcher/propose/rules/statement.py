@@ -13,14 +13,14 @@ from clover_patcher.propose.names import Scope
 from clover_patcher.propose.syntax import Source, Statement
 from clover_patcher.propose.templates import (
     Change,
-    Hole,
     Proposal,
     Site,
+    Slot,
     change,
     expression_rule,
-    fill_hole,
-    line_hole,
-    new_line_hole,
+    fill_slot,
+    line_slot,
+    new_line_slot,
     statement_rule,
 )
 
@@ -154,10 +154,10 @@ def enclose(site: Site) -> Iterator[Proposal]:
     one_line = statement.first_line == statement.last_line
     if not statement.own_lines or not one_line or statement.is_header:
         return
-    hole = line_hole(source, statement.first_line)
+    slot = line_slot(source, statement.first_line)
     for index, test in enumerate(_tests(site)):
-        lines = f"if {test}:\n{source.indent_unit}{hole.original}"
-        yield fill_hole(source, hole, lines, "enclose", 1.0 / (2 + index))
+        lines = f"if {test}:\n{source.indent_unit}{slot.original}"
+        yield fill_slot(source, slot, lines, "enclose", 1.0 / (2 + index))
 
 
 def _tests(site: Site) -> list[str]:
@@ -174,13 +174,13 @@ def delete(site: Site) -> Iterator[Proposal]:
     if not statement.own_lines or statement.is_header or statement.is_clause:
         return
     one_line = statement.first_line == statement.last_line
-    hole = line_hole(source, statement.first_line) if one_line else None
+    slot = line_slot(source, statement.first_line) if one_line else None
     if len(statement.block) == 1 and statement.owner is not None:
-        yield Proposal(statement.start, statement.end, "pass", "delete", 0.5, hole, "pass")
+        yield Proposal(statement.start, statement.end, "pass", "delete", 0.5, slot, "pass")
         return
     start = source.line_start(statement.first_line)
     end = source.next_line_start(statement.last_line)
-    yield Proposal(start, end, "", "delete", 1.0, hole, "")
+    yield Proposal(start, end, "", "delete", 1.0, slot, "")
 
 
 @statement_rule
@@ -237,10 +237,10 @@ def order(site: Site) -> Iterator[Proposal]:
 def insert(site: Site) -> Iterator[Proposal]:
     """New lines before and after the statement."""
     fresh = _new_statements(site)
-    for hole, weight in gaps(site):
+    for slot, weight in gaps(site):
         for text, kind, share in fresh:
-            if _allowed(text, hole):
-                yield fill_hole(site.source, hole, text, kind, weight * share)
+            if _allowed(text, slot):
+                yield fill_slot(site.source, slot, text, kind, weight * share)
 
 
 @statement_rule
@@ -249,35 +249,35 @@ def instead_of_pass(site: Site) -> Iterator[Proposal]:
     source, statement = site.source, site.statement
     if statement.kind != "pass_statement" or not statement.own_lines:
         return
-    hole = line_hole(source, statement.first_line)
-    place = replace(hole, in_loop=statement.in_loop, inside=statement.function is not None)
+    slot = line_slot(source, statement.first_line)
+    place = replace(slot, in_loop=statement.in_loop, inside=statement.function is not None)
     for text, _, share in _new_statements(site):
         if _allowed(text, place):
-            yield fill_hole(source, hole, text, "placeholder", share)
+            yield fill_slot(source, slot, text, "placeholder", share)
 
 
-def _allowed(text: str, hole: Hole) -> bool:
+def _allowed(text: str, slot: Slot) -> bool:
     word = text.rsplit("\n", 1)[-1].split()[0]
     if word in ("break", "continue"):
-        return hole.in_loop
-    return hole.inside or word not in ("return", "yield")
+        return slot.in_loop
+    return slot.inside or word not in ("return", "yield")
 
 
-def gaps(site: Site) -> Iterator[tuple[Hole, float]]:
+def gaps(site: Site) -> Iterator[tuple[Slot, float]]:
     """Where a new line may stand, with weights."""
     source, statement = site.source, site.statement
     if not statement.own_lines:
         return
     if not statement.is_clause and not statement.is_definition:
-        yield new_line_hole(source, statement.first_line, statement), 1.0
+        yield new_line_slot(source, statement.first_line, statement), 1.0
     if statement.children:
         first = statement.children[0]
         if first.own_lines and first.first_line > statement.last_line:
-            yield new_line_hole(source, first.first_line, first), 0.7
+            yield new_line_slot(source, first.first_line, first), 0.7
     if not statement.is_definition:
         for beside in _ending_with(source, statement):
             last = source.line_of(statement.node.end_byte - 1)
-            yield new_line_hole(source, last + 1, beside), 0.6
+            yield new_line_slot(source, last + 1, beside), 0.6
 
 
 def _ending_with(source: Source, statement: Statement) -> Iterator[Statement]:

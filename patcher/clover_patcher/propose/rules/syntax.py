@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterator
 
 from clover_patcher.propose.syntax import Source
-from clover_patcher.propose.templates import Proposal, line_hole, prioritised
+from clover_patcher.propose.templates import Proposal, line_slot, prioritised
 
 _TOKEN = re.compile(
     r"\"\"\"|'''|\w+|\"(?:\\.|[^\"\\])*\"|'(?:\\.|[^'\\])*'|[<>=!+\-*/%&|^:]=|\*\*|//|->|[^\w\s]"
@@ -33,17 +33,17 @@ def propose_syntax(source: Source, line: int) -> list[Proposal]:
 
 
 def _line_edits(source: Source, line: int, weight: float) -> Iterator[Proposal]:
-    hole = line_hole(source, line)
-    for new, share in _texts(hole.original):
-        yield Proposal(hole.start, hole.end, new, "syntax", weight * share, hole, new)
+    slot = line_slot(source, line)
+    for new, share in _texts(slot.original):
+        yield Proposal(slot.start, slot.end, new, "syntax", weight * share, slot, new)
     start = source.line_start(line)
     unit, present = source.indent_unit, source.indentation(line)
     levels = {present + unit, present.removesuffix(unit), ""}
     for other in range(max(1, line - 12), line):
         levels |= {source.indentation(other), source.indentation(other) + unit}
     for level in sorted(levels - {present}):
-        yield Proposal(start, hole.start, level, "syntax", 0.5 * weight, None)
-    yield Proposal(start, source.next_line_start(line), "", "syntax", 0.1 * weight, hole, "")
+        yield Proposal(start, slot.start, level, "syntax", 0.5 * weight, None)
+    yield Proposal(start, source.next_line_start(line), "", "syntax", 0.1 * weight, slot, "")
 
 
 def _texts(text: str) -> Iterator[tuple[str, float]]:

@@ -1,0 +1,136 @@
+"""All that is known about a failure before a patch is proposed, gathered from one baseline."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from clover_patcher.check.command import Check
+from clover_patcher.check.runners import Runner
+from clover_patcher.errors import PatcherError
+from clover_patcher.locate.localise import localise
+from clover_patcher.locate.tracebacks import located
+from clover_patcher.repository.permission import Permission, all_frozen
+from clover_patcher.repository.workspace import Workspace
+from clover_patcher.task import Task
+from clover_patcher.types import Candidate, Diagnostic, Location, Outcome, TestCoverage, TestFailure
+
+_FEW_FILES = 300
+"""So many files may be suspected without any evidence, where a check cannot be traced."""
+
+
+class NothingSuspicious(PatcherError):
+    """No line that may be patched is involved in the failure."""
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """What proposers work from. Immutable; safe to read from several threads."""
+
+    check: Check
+    baseline: Outcome
+    """The failing tests with their messages and frames, and the tail of the check's output."""
+    pasted: tuple[TestFailure, ...]
+    """Exceptions of a traceback that the user pasted."""
+    coverage: tuple[TestCoverage, ...]
+    """What each test executed, as far as it was traced."""
+    locations: tuple[Location, ...]
+    """Suspicious lines of files that may be patched, best first; never empty."""
+    sources: Mapping[str, bytes]
+    """The content of the files that `locations` names."""
+    suggestions: tuple[Candidate, ...]
+    """Repairs that the checking tool itself offers."""
+    permission: Permission
+    """Which files a patch may change."""
+    read: Callable[[str], bytes]
+    """Any Python file's bytes as of the snapshot; raises `OSError` where the check rewrote it."""
+    deadline: float
+    """When proposing must end (`time.monotonic`)."""
+
+    @property
+    def failing(self) -> tuple[str, ...]:
+        """Names of the failing tests; empty where the check is not made of tests."""
+        return tuple(failure.nodeid for failure in self.baseline.failures if failure.nodeid)
+
+    @property
+    def suspected(self) -> frozenset[str]:
+        """The files that `locations` names."""
+        return frozenset(self.sources)
+
+
+def gather(
+    task: Task, workspace: Workspace, permission: Permission, baseline: Outcome, runner: Runner
+) -> Evidence:
+    """Traces the failing tests and ranks the lines that may be patched.
+
+    Raises `NothingSuspicious` where nothing points anywhere, and `UsageError` where all
+    suspected files are read-only.
+    """
+    request = task.request
+    pasted = tuple(located(task.traces, workspace.python_files, workspace.read))
+    failed = replace(baseline, failures=(*pasted, *baseline.failures))
+    coverage = tuple(runner.trace())
+    nodeids = [*(t.nodeid for t in failed.failures), *(t.nodeid for t in coverage)]
+    permission = permission.without_tests(nodeids)
+    diagnostics = (*runner.targets, *request.diagnostics)
+    locations = _suspects(
+        workspace, permission, failed, coverage, diagnostics, request.only, bool(runner.targets)
+    )
+    if task.writes:
+        root = task.repository.root
+        permission = permission.without_read_only(root, (at.path for at in locations))
+        locations = [at for at in locations if permission.allows(at.path)]
+    return Evidence(
+        check=task.check,
+        baseline=baseline,
+        pasted=pasted,
+        coverage=coverage,
+        locations=tuple(locations),
+        sources={path: workspace.read(path) for path in {at.path for at in locations}},
+        suggestions=tuple(runner.proposals()),
+        permission=permission,
+        read=workspace.read,
+        deadline=task.clock.end,
+    )
+
+
+def _suspects(
+    workspace: Workspace,
+    permission: Permission,
+    failed: Outcome,
+    coverage: Sequence[TestCoverage],
+    diagnostics: Sequence[Diagnostic],
+    only: Sequence[Diagnostic],
+    linted: bool,
+) -> list[Location]:
+    """Lines of files that may be changed, most suspicious first; raises `NothingSuspicious`."""
+    executed = {path for covered in coverage for path, _ in covered.lines}
+    elsewhere = all_frozen(executed - permission.checks)
+    blind = elsewhere and not linted and len(permission.free) <= _FEW_FILES
+    ranked = localise(
+        failed,
+        coverage,
+        sorted(permission.free) if permission.paths or blind else (),
+        lambda path: not permission.allows(path),
+        workspace.read,
+        diagnostics,
+        only,
+        elsewhere=elsewhere,
+    )
+    usable = {path for path in {at.path for at in ranked} if workspace.intact(path)}
+    locations = [at for at in ranked if at.path in usable]
+    if not locations:
+        raise NothingSuspicious(_why(permission, (*only, *diagnostics)))
+    return locations
+
+
+def _why(permission: Permission, named: Sequence[Diagnostic]) -> str:
+    for one in named:
+        if not permission.allows(one.path):
+            return permission.why_not(one.path)
+    if named:
+        return f"{named[0].path}:{named[0].line} holds no statement of a Python file"
+    if permission.paths:
+        where = ", ".join(path or "." for path in permission.paths)
+        return f"the failing check runs no line of {where}: name other files or none"
+    return "nothing says where the fault may be: name the file as PATH"

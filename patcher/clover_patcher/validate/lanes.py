@@ -1,0 +1,56 @@
+"""The runners of a run, one in each copy of the tree."""
+
+from __future__ import annotations
+
+import os
+from contextlib import ExitStack
+from functools import partial
+from pathlib import Path
+
+from clover_patcher.check.baseline import reproduce
+from clover_patcher.check.runners import Runner, start_runner
+from clover_patcher.repository.workspace import Workspace
+from clover_patcher.request import FixRequest
+from clover_patcher.task import Task
+from clover_patcher.types import Outcome
+
+_MAX_JOBS = 2
+
+
+class Lanes:
+    """Starts runners in a workspace's copies; `stack` closes them, `running` has all of them."""
+
+    def __init__(self, task: Task, workspace: Workspace, stack: ExitStack) -> None:
+        self.running: list[Runner] = []
+        self._task, self._workspace, self._stack = task, workspace, stack
+
+    def baseline(self) -> tuple[Outcome, list[Runner]]:
+        """The failure to repair, and the runners on which it shows reliably; see `reproduce`."""
+        numbers = range(jobs_for(self._task.request))
+        return reproduce(self._task.check, [partial(self._start, number) for number in numbers])
+
+    def _start(self, number: int) -> Runner:
+        return self.runner(self._workspace.tree(number), self._stack)
+
+    def runner(self, tree: Path, stack: ExitStack) -> Runner:
+        """Starts a runner in one of the workspace's trees; `stack` closes it."""
+        task = self._task
+        task.require_going()
+        runner = start_runner(
+            task.check,
+            tree,
+            timeout_s=task.request.check_timeout_s,
+            tmp=self._workspace.scratch / tree.parent.name,
+            original_root=task.repository.root,
+            cwd=task.cwd,
+            only=task.request.only,
+        )
+        stack.callback(runner.close)
+        self.running.append(runner)
+        return runner
+
+
+def jobs_for(request: FixRequest) -> int:
+    """How many copies of the tree are tried in parallel."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    return request.jobs or min(_MAX_JOBS, cores or 1)
