@@ -30,6 +30,7 @@ from clover_engine.api import (
     ScoreRequest,
     ScoreResult,
 )
+from clover_engine.checkpoint.catalog import OFFERED
 from clover_engine.errors import CheckpointError, RequestError
 from clover_engine.generation import (
     DecisionRequest,
@@ -114,7 +115,8 @@ def load(
     threads: int = 0,
     api_key: str | None = None,
 ) -> LoadedModel:
-    """A checkpoint's folder, loaded into this process; or a server's address.
+    """A checkpoint's folder, a GGUF file, or the name of a model that `clover-code model` lists,
+    loaded into this process; or a server's address.
 
     Addresses: ``sglang:http://HOST:30000`` (``http://…`` alone means SGLang) and
     ``llamacpp:http://HOST:8080``, with `api_key` where it wants one. For a checkpoint: `device` and
@@ -135,16 +137,19 @@ def load(
 
         return LoadedModel(LlamaCppEngine(address, api_key=api_key))
     options = {"device": device, "dtype": dtype, "expert_budget_bytes": expert_budget_bytes}
-    return LoadedModel(_in_process(Path(text).expanduser(), threads, options))
+    named = OFFERED.get(text)
+    path = Path(text).expanduser() if named is None else named.path
+    return LoadedModel(_in_process(path, threads, options))
 
 
 def _in_process(folder: Path, threads: int, options: dict[str, Any]) -> FullEngine:
     from clover_engine.worker.local import install_command, missing_packages
 
-    if not (folder / "config.json").is_file():
+    is_file = folder.suffix == ".gguf"
+    if not is_file and not (folder / "config.json").is_file():
         raise CheckpointError(
             f"{folder} is no checkpoint: it has no config.json; give a folder with config.json, "
-            "tokenizer.json and *.safetensors, or a server's address"
+            "tokenizer.json and *.safetensors, a GGUF file, or a server's address"
         )
     if missing := missing_packages():
         raise CheckpointError(f"{', '.join(missing)} not installed; run {install_command()}")

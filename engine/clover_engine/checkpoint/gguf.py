@@ -1,7 +1,7 @@
-"""A Llama-shaped GGUF file as a base checkpoint: configuration, tensors, tokenizer.
+"""A Llama- or Qwen2-shaped GGUF file as a base checkpoint: configuration, tensors, tokenizer.
 
 What llama.cpp keeps in one file is given under Hugging Face names, quantised tensors as float32
-with the very values that llama.cpp computes with. Needs the package `gguf` (extra `smollm2`).
+with the very values that llama.cpp computes with (by the package `gguf`, extra `smollm2`).
 """
 
 from __future__ import annotations
@@ -12,15 +12,14 @@ import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
+from clover_engine.checkpoint.ggufread import GGUFContent, RawTensor, read_gguf
 from clover_engine.errors import CheckpointError
-
-if TYPE_CHECKING:
-    from gguf import GGUFReader
 
 _TOP = {
     "token_embd.weight": "model.embed_tokens.weight",
@@ -44,10 +43,23 @@ _BYTE_LEVEL: dict[str, Any] = {
 _SPLITS: dict[str, list[dict[str, Any]]] = {
     "gpt-2": [_BYTE_LEVEL],
     "smollm": [{"type": "Digits", "individual_digits": True}, _BYTE_LEVEL],
+    "qwen2": [
+        {
+            "type": "Split",
+            "pattern": {
+                "Regex": r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}"
+                r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+            },
+            "behavior": "Isolated",
+            "invert": False,
+        },
+        _BYTE_LEVEL | {"use_regex": False},
+    ],
 }
 """How a vocabulary of this `tokenizer.ggml.pre` cuts text before merging."""
-_CONTROL, _USER_DEFINED = 3, 4
+_CONTROL, _USER_DEFINED, _UNUSED = 3, 4, 5
 """`tokenizer.ggml.token_type` of tokens that ordinary text never becomes."""
+_ARCHITECTURES = ("llama", "qwen2")
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,50 +67,64 @@ class GGUFFile:
     """An opened file; make one with `open_gguf`."""
 
     path: Path
-    reader: GGUFReader
+    content: GGUFContent
+
+    @property
+    def architecture(self) -> str:
+        return str(self._field("general.architecture"))
 
     def config(self) -> dict[str, Any]:
         """What Hugging Face's `config.json` of the same model says. Raises `CheckpointError`."""
-        kind = self._field("general.architecture")
-        if kind != "llama":
-            raise self._unusable(f"it is of architecture {kind!r}, supported is 'llama'")
-        if (scaling := self._field("llama.rope.scaling.type", "none")) != "none":
+        kind = self.architecture
+        if kind not in _ARCHITECTURES:
+            known = " and ".join(map(repr, _ARCHITECTURES))
+            raise self._unusable(f"it is of architecture {kind!r}, supported are {known}")
+        if (scaling := self._field(f"{kind}.rope.scaling.type", "none")) != "none":
             raise self._unusable(f"RoPE scaling {scaling!r} is not supported")
-        heads = int(self._field("llama.attention.head_count"))
-        hidden = int(self._field("llama.embedding_length"))
-        dim = int(self._field("llama.attention.key_length", hidden // heads))
-        names = {tensor.name for tensor in self.reader.tensors}
+        heads = int(self._field(f"{kind}.attention.head_count"))
+        hidden = int(self._field(f"{kind}.embedding_length"))
+        dim = int(self._field(f"{kind}.attention.key_length", hidden // max(heads, 1)))
+        turned = int(self._field(f"{kind}.rope.dimension_count", dim))
         return {
-            "model_type": "llama",
+            "model_type": kind,
             "vocab_size": len(self._list("tokenizer.ggml.tokens")),
             "hidden_size": hidden,
-            "intermediate_size": int(self._field("llama.feed_forward_length")),
-            "num_hidden_layers": int(self._field("llama.block_count")),
+            "intermediate_size": int(self._field(f"{kind}.feed_forward_length")),
+            "num_hidden_layers": int(self._field(f"{kind}.block_count")),
             "num_attention_heads": heads,
-            "num_key_value_heads": int(self._field("llama.attention.head_count_kv", heads)),
+            "num_key_value_heads": int(self._field(f"{kind}.attention.head_count_kv", heads)),
             "head_dim": dim,
-            "rope_theta": float(self._field("llama.rope.freq_base", 10_000.0)),
-            "partial_rotary_factor": int(self._field("llama.rope.dimension_count", dim)) / dim,
-            "rms_norm_eps": float(self._field("llama.attention.layer_norm_rms_epsilon")),
-            "max_position_embeddings": int(self._field("llama.context_length")),
-            "tie_word_embeddings": "output.weight" not in names,
+            "rope_theta": float(self._field(f"{kind}.rope.freq_base", 10_000.0)),
+            "partial_rotary_factor": turned / max(dim, 1),
+            "rms_norm_eps": float(self._field(f"{kind}.attention.layer_norm_rms_epsilon")),
+            "max_position_embeddings": int(self._field(f"{kind}.context_length")),
+            "tie_word_embeddings": "output.weight" not in self.content.tensors,
         }
 
     def tensors(self) -> Iterator[tuple[str, Tensor]]:
         """Every tensor under its Hugging Face name, float32. Raises `CheckpointError`."""
-        from gguf import dequantize
-
         config = self.config()
         heads = {"attn_q": config["num_attention_heads"], "attn_k": config["num_key_value_heads"]}
-        for tensor in self.reader.tensors:
+        if self.architecture != "llama":  # only there llama.cpp keeps rows in an order of its own
+            heads = {}
+        for tensor in self.content.tensors.values():
             name, part = self._name(tensor.name)
-            try:
-                # copied: float tensors are a read-only view of the file
-                values = torch.tensor(dequantize(tensor.data, tensor.tensor_type)).float()
-            except NotImplementedError as error:
-                kind = tensor.tensor_type.name
-                raise self._unusable(f"quantisation {kind} is not supported") from error
+            values = self._values(tensor)
             yield name, _unpermuted(values, heads[part]) if part in heads else values
+
+    def _values(self, tensor: RawTensor) -> Tensor:
+        try:
+            from gguf import GGMLQuantizationType, dequantize
+        except ImportError as error:
+            command = shlex.join([sys.executable, "-m", "pip", "install", "gguf"])
+            raise CheckpointError(
+                f"converting {self.path} needs the package gguf; run: {command}"
+            ) from error
+        floats = {"F32": np.float32, "F16": np.float16}.get(tensor.kind)
+        data = tensor.data if floats is None else tensor.data.view(floats)
+        # copied: float tensors are a read-only view of the file
+        values = dequantize(data, GGMLQuantizationType(tensor.number))
+        return torch.tensor(values).float().view(tensor.shape)
 
     def tokenizer(self) -> dict[str, Any]:
         """The vocabulary as `tokenizer.json`. Raises `CheckpointError`."""
@@ -111,7 +137,7 @@ class GGUFFile:
         added = [
             {"id": i, "content": token, "special": type_ == _CONTROL, **special}
             for i, (token, type_) in enumerate(zip(tokens, types, strict=True))
-            if type_ in (_CONTROL, _USER_DEFINED)
+            if type_ in (_CONTROL, _USER_DEFINED, _UNUSED)
         ]
         return {
             "version": "1.0",
@@ -137,16 +163,22 @@ class GGUFFile:
 
     def companions(self) -> dict[str, str]:
         """Other files of a checkpoint folder, by name: the chat template and its tokens."""
+        settings = self.settings()
+        template = settings.pop("chat_template", "")
+        files = {"tokenizer_config.json": json.dumps(settings, indent=1) + "\n"}
+        return files | ({"chat_template.jinja": template} if template else {})
+
+    def settings(self) -> dict[str, str]:
+        """What ``tokenizer_config.json`` says: special tokens by their use, the chat template."""
         tokens = self._list("tokenizer.ggml.tokens")
-        ends = {}
+        found = {}
         for name, key in (("bos", "bos"), ("eos", "eos"), ("unk", "unknown"), ("pad", "padding")):
             index = self._field(f"tokenizer.ggml.{key}_token_id", None)
             if index is not None:
-                ends[f"{name}_token"] = tokens[index]
-        files = {"tokenizer_config.json": json.dumps(ends, indent=1) + "\n"}
+                found[f"{name}_token"] = str(tokens[index])
         if template := self._field("tokenizer.chat_template", ""):
-            files["chat_template.jinja"] = str(template)
-        return files
+            found["chat_template"] = str(template)
+        return found
 
     def _name(self, raw: str) -> tuple[str, str]:
         """The Hugging Face name of a tensor, and the layer's part that it belongs to."""
@@ -158,9 +190,8 @@ class GGUFFile:
         raise self._unusable(f"its tensor {raw!r} has no place in a Llama-shaped model")
 
     def _field(self, name: str, *default: Any) -> Any:
-        field = self.reader.get_field(name)
-        if field is not None:
-            return field.contents()
+        if name in self.content.fields:
+            return self.content.fields[name]
         if default:
             return default[0]
         raise self._unusable(f"{name} is missing")
@@ -178,14 +209,9 @@ class GGUFFile:
 def open_gguf(path: Path) -> GGUFFile:
     """Opens a GGUF file. Raises `CheckpointError` for anything that is none, or truncated."""
     try:
-        from gguf import GGUFReader
-    except ImportError as error:
-        command = shlex.join([sys.executable, "-m", "pip", "install", "gguf"])
-        raise CheckpointError(f"reading {path} needs the package gguf; run: {command}") from error
-    try:
-        return GGUFFile(path, GGUFReader(path))
-    except (OSError, ValueError, LookupError, TypeError) as error:
-        reason = " ".join(str(error).split()) or type(error).__name__
+        return GGUFFile(path, read_gguf(path))
+    except (OSError, ValueError) as error:
+        reason = " ".join(str(getattr(error, "strerror", None) or error).split())
         raise CheckpointError(
             f"{path} is no complete GGUF file ({reason}); fetch it again"
         ) from error

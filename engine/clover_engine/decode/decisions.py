@@ -3,7 +3,8 @@
 Joint: the block's rows are the answers, so each sees all others. The answer that is surest is
 committed first, then the rest is read again with it in place (confidence order, as in
 `diffusion.py`); at the end every answer is masked once more and read beside all others, until no
-answer changes. Independent: a block of one row a question.
+answer changes. Independent: a block of one row a question. A model without masked rows answers one
+question after the other (`decide_forward`).
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from clover_engine.decode.common import Limits, Start, Tally
+from clover_engine.decode.common import Limits, Start, Tally, clean_pass
 from clover_engine.errors import RequestCancelled
 from clover_engine.model import Clover
 
@@ -39,6 +40,31 @@ def decide(
         block[surest] = allowed[surest][rows[surest].argmax()]
     if len(options) > 1:
         _revise(model, start, block, allowed, answers, limits, tally)
+    return answers
+
+
+def decide_forward(
+    model: Clover,
+    start: Start,
+    options: Sequence[Sequence[int]],
+    before: Sequence[Sequence[int]],
+    limits: Limits,
+    tally: Tally,
+) -> list[Tensor]:
+    """`decide` by a model without masked rows: one answer after the other, each reads those before
+    it. `before[i]` are tokens that are committed first, such as the question's number.
+
+    Raises RequestCancelled when cancelled or late.
+    """
+    answers: list[Tensor] = []
+    logits, answered = start.logits, []
+    for ids, tokens in zip(options, before, strict=True):
+        if limits.interrupted() is not None:
+            raise RequestCancelled("ended before all questions were answered; allow more time")
+        if forced := [*answered, *tokens]:
+            logits = clean_pass(model, forced, start.cache, tally)[-1]
+        answers.append(logits.float()[torch.tensor(ids)].softmax(-1))
+        answered = [ids[int(answers[-1].argmax())]]
     return answers
 
 

@@ -34,18 +34,17 @@ def decode(
     asked for only where drafts are verified; block size and threshold default to the checkpoint's.
 
     `trained`: the checkpoint's masked rows were trained to fill blocks, not only to draft or not
-    at all. A checkpoint without a mask decodes token by token whatever the mode.
+    at all. A checkpoint without a mask has drafts from look-ups only.
     """
     config = model.config
     size = min(block_size or config.block_size, MAX_BLOCK)
     args = (model, start, limits)
-    has_mask = config.mask_embedding or config.mask_token_id is not None
-    if mode == "ar" or not has_mask:
+    if mode == "ar":
         return autoregressive.decode(*args, clean, tally, generator)
-    if mode == "speculative" or config.block_shift or not trained:
+    if mode == "speculative" or config.block_shift or not trained or not model.has_mask:
         return speculative.decode(
             *args, clean, tally, block_size=size, lookup=lookup(),
-            ride=trained or config.block_shift > 0, generator=generator,
+            ride=model.has_mask and (trained or config.block_shift > 0), generator=generator,
         )  # fmt: skip
     sure = config.threshold if threshold is None else threshold
     return diffusion.decode(

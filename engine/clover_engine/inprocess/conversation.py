@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TypeVar
 
 import torch
+from torch import Tensor
 
 from clover_engine.api import (
     CancelToken,
@@ -49,6 +50,7 @@ from clover_engine.generation import (
     numbered,
 )
 from clover_engine.inprocess.embedded import EmbeddedEngine
+from clover_engine.inprocess.opened import Opened, is_gguf, open_model
 from clover_engine.inprocess.prefill import PrefixCache
 from clover_engine.model import Clover
 from clover_engine.text.chat import ChatTemplate, Conversation, stop_tokens
@@ -62,10 +64,16 @@ Result = TypeVar("Result")
 class InProcessEngine:
     """`Engine` and `TextEngine` over one loaded checkpoint."""
 
-    def __init__(self, model: Clover, tokenizer: Tokenizer, folder: Path) -> None:
+    def __init__(
+        self, model: Clover, tokenizer: Tokenizer, folder: Path, opened: Opened | None = None
+    ) -> None:
+        """`folder` has the chat template, unless `opened` has it: that of a GGUF file, `folder`."""
         self.model, self.tok, self.folder = model, tokenizer, folder
-        self.template = ChatTemplate.load(folder, tokenizer)
-        self.stops = stop_tokens(folder, tokenizer)
+        if opened is None:
+            self.template = ChatTemplate.load(folder, tokenizer)
+            self.stops = stop_tokens(folder, tokenizer)
+        else:
+            self.template, self.stops = opened.template, opened.stops
         self.prefix = PrefixCache(model)
         mask = model.config.mask_token_id
         self._banned = None if mask is None else torch.tensor([mask])
@@ -85,6 +93,9 @@ class InProcessEngine:
         """See `clover_engine.load`. Raises CheckpointError."""
         if threads:
             torch.set_num_threads(threads)
+        if is_gguf(folder):
+            opened = open_model(folder)
+            return cls(opened.model, opened.tokenizer, folder, opened)
         tokenizer = Tokenizer.load(folder / "tokenizer.json")
         model = load_model(
             folder, _dtype(dtype), device=_device(device), expert_budget_bytes=expert_budget_bytes
@@ -145,7 +156,7 @@ class InProcessEngine:
                 start, cached = self._start(tokens, limits, tally)
                 prefill, reused = prefill + len(tokens) - cached, reused + cached
                 options = [self._letters[: len(q.options)] for q in questions]
-                for row in decisions.decide(self.model, start, options, limits, tally):
+                for row in self._answers(start, options, limits, tally):
                     found.append(Decision(int(row.argmax()), tuple(row.tolist())))
             stats = tally.stats(prefill, reused, time.monotonic() - began)
             return DecisionResult(tuple(found), stats)
@@ -154,6 +165,15 @@ class InProcessEngine:
         if result is None:
             raise RequestCancelled("ended before all questions were answered; allow more time")
         return result
+
+    def _answers(
+        self, start: Start, options: list[list[int]], limits: Limits, tally: Tally
+    ) -> list[Tensor]:
+        if self.model.has_mask:
+            return decisions.decide(self.model, start, options, limits, tally)
+        marks = [f"{number}." for number in range(1, len(options) + 1)]
+        before = [self.tok.encode(mark if i == 0 else "\n" + mark) for i, mark in enumerate(marks)]
+        return decisions.decide_forward(self.model, start, options, before, limits, tally)
 
     def infill(self, request: InfillRequest, cancel: CancelToken | None = None) -> InfillResult:
         late = InfillResult((Infill("", 0.0, "deadline"),) * max(1, request.n))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,14 +22,16 @@ from clover_engine.api import (
     ScoreRequest,
     ScoreResult,
 )
-from clover_engine.checkpoint.known import DEFAULT_CHECKPOINT, candidate_at, prepare
+from clover_engine.checkpoint.catalog import name_of
+from clover_engine.checkpoint.known import candidate_at, prepare
 from clover_engine.checkpoint.weights import load_model
 from clover_engine.cpu.accelerate import accelerate
 from clover_engine.cpu.packed import load_packed
-from clover_engine.decode import cloze, modes, scoring
+from clover_engine.decode import cloze, cloze_forward, modes, scoring
 from clover_engine.decode.common import Generated, Limits, Sampling, Start, Tally, seeded
 from clover_engine.decode.healing import Healed, Pieces, heal
 from clover_engine.decode.lookup import Lookup
+from clover_engine.inprocess.opened import is_gguf, open_model
 from clover_engine.inprocess.prefill import PrefixCache
 from clover_engine.model import Clover
 from clover_engine.text.plain_prompt import PlainPrompt, prompt_for
@@ -61,10 +64,12 @@ class EmbeddedEngine:
         self.prompt = prompt_for(tokenizer, model.config.max_position_embeddings)
         self.plain = isinstance(self.prompt, PlainPrompt)
         self.prefix = PrefixCache(model)
-        banned = sorted(i for i in tokenizer.added.values() if i != self.prompt.eom)
+        # A pad ends a block, but no text.
+        self._last = self.prompt.ends - ({self.prompt.pad} - {self.prompt.eom})
+        banned = sorted(i for i in tokenizer.added.values() if i not in self._last)
         self.ban_clean = torch.tensor(banned)
         self.ban_block = torch.tensor([i for i in banned if i != self.prompt.pad])
-        self.pieces = Pieces(tokenizer, {*banned, self.prompt.eom})
+        self.pieces = Pieces(tokenizer, {*banned, *self._last})
 
     @classmethod
     def load(cls, checkpoint: Path, threads: int = 0, wait: bool = True) -> EmbeddedEngine:
@@ -73,6 +78,9 @@ class EmbeddedEngine:
         for the fast path (`model/accelerate.py`), that comes on later. Raises CheckpointError."""
         if threads:
             torch.set_num_threads(threads)
+        if is_gguf(checkpoint):
+            opened = open_model(checkpoint)
+            return cls(opened.model, opened.tokenizer, str(checkpoint))
         prepare(checkpoint)
         tokenizer = Tokenizer.load(checkpoint / "tokenizer.json")
         if candidate_at(checkpoint) is not None:
@@ -89,6 +97,8 @@ class EmbeddedEngine:
         name = "clover-nano" if folder == DEFAULT_CHECKPOINT else folder.name
         if candidate := candidate_at(folder):
             name = candidate.name
+        elif is_gguf(folder):
+            name = name_of(folder)
         return {"model": name, "parameters": self.model.parameter_count()}
 
     @torch.inference_mode()
@@ -172,25 +182,40 @@ class EmbeddedEngine:
         call = self._call(request, cancel)
         if self.plain:
             return ClozeResult((), call.stats())
-        line = self.tok.encode(request.original)
-        tokens = self.prompt.context(request.prefix, request.suffix, request.original, (), RESERVE)
+        prefix, blanks = self.prompt.split(request.prefix)
+        tokens = self.prompt.context(prefix, request.suffix, request.original, (), RESERVE)
         start = self._start(tokens, call)
-        sampling = Sampling(banned=torch.cat([self.ban_block, self._ends()]))
-        ends = (self.prompt.eom, self.prompt.pad)
-        wanted = cloze.Edits(ends, request.max_remove, request.max_insert, 3 * request.top)
-        fills = cloze.fill(self.model, start, line, wanted, call.limits, sampling, call.tally)
-        texts = list(dict.fromkeys(self.tok.decode(f.tokens) for f in fills))
-        texts = [t for t in texts if t != request.original and "\ufffd" not in t]
+        lines = self._edits(request, start, self.tok.encode(blanks + request.original), call)
+        whole = dict.fromkeys(self.tok.decode(line) for line in lines)
+        texts = [t[len(blanks) :] for t in whole if t.startswith(blanks) and "\ufffd" not in t]
+        lines_now = request.original.count("\n")
+        texts = [t for t in texts if t != request.original and t.count("\n") <= lines_now]
         if not texts:
             return ClozeResult((), call.stats())
-        ids = [[*self.tok.encode(t), self.prompt.eom] for t in texts]
+        ids = [[*self.tok.encode(blanks + t), self.prompt.eom] for t in texts]
         scores = scoring.score(self.model, start, ids, call.limits, call.tally)
         found = [ClozeFill(t, s) for t, s in zip(texts, scores, strict=True) if s is not None]
         found.sort(key=lambda f: f.logprob, reverse=True)
         return ClozeResult(tuple(found[: request.top]), call.stats())
 
+    def _edits(
+        self, request: ClozeRequest, start: Start, line: list[int], call: _Call
+    ) -> Iterable[Sequence[int]]:
+        """Lines that differ a little from `line`, most promising first."""
+        sampling = Sampling(banned=torch.cat([self.ban_block, self._ends()]))
+        if not self.model.has_mask:
+            # Each is scored as a whole, which costs such a model most.
+            bounds = cloze_forward.Bounds(request.max_remove, request.max_insert, 2 * request.top)
+            return cloze_forward.fill(
+                self.model, start, line, bounds, call.limits, sampling, call.tally
+            )
+        ends = (self.prompt.eom, self.prompt.pad)
+        wanted = cloze.Edits(ends, request.max_remove, request.max_insert, 3 * request.top)
+        fills = cloze.fill(self.model, start, line, wanted, call.limits, sampling, call.tally)
+        return [f.tokens for f in fills]
+
     def _ends(self) -> torch.Tensor:
-        return torch.tensor([self.prompt.eom, self.prompt.pad])
+        return torch.tensor(sorted(self.prompt.ends))
 
     def _call(
         self,
@@ -201,8 +226,7 @@ class EmbeddedEngine:
         check_request(request)
         now = time.monotonic()
         deadline = None if request.deadline_s is None else now + request.deadline_s
-        stop = frozenset({self.prompt.eom, self.prompt.pad})
-        return _Call(Limits(tokens, stop, deadline, cancel), Tally(), now)
+        return _Call(Limits(tokens, self.prompt.ends, deadline, cancel), Tally(), now)
 
     def _start(self, tokens: list[int], call: _Call) -> Start:
         start, cached = self.prefix.start(tokens, call.limits, call.tally)

@@ -171,6 +171,11 @@ class Clover(nn.Module):
             return -1
         return self.config.mask_token_id
 
+    @property
+    def has_mask(self) -> bool:
+        """Whether there are masked rows at all; a model without them only reads forwards."""
+        return self.config.mask_embedding or self.config.mask_token_id is not None
+
     def parameter_count(self) -> int:
         """Of this model as it was trained, quantised weights included."""
         packed = sum(getattr(module, "packed_weights", 0) for module in self.modules())

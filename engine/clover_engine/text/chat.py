@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -52,6 +52,13 @@ class ChatTemplate:
         settings = _read_json(folder / "tokenizer_config.json")
         file = folder / "chat_template.jinja"
         source = file.read_text("utf-8") if file.is_file() else settings.get("chat_template")
+        return cls.made_of(source, settings, tokenizer)
+
+    @classmethod
+    def made_of(
+        cls, source: object, settings: Mapping[str, Any], tokenizer: Tokenizer
+    ) -> ChatTemplate | None:
+        """Of the key ``chat_template`` and the others of ``tokenizer_config.json``."""
         if isinstance(source, list):  # several, by name
             named = {str(entry["name"]): str(entry["template"]) for entry in source}
             source = named.get("default")
@@ -195,6 +202,12 @@ def stop_tokens(folder: Path, tokenizer: Tokenizer) -> frozenset[int]:
             if isinstance(one, int) and 0 <= one < tokenizer.vocab_size:
                 found.add(one)
     eos = _mark(_read_json(folder / "tokenizer_config.json").get("eos_token"))
+    return frozenset(found) | end_tokens(tokenizer, eos)
+
+
+def end_tokens(tokenizer: Tokenizer, eos: str = "") -> frozenset[int]:
+    """Ids of the tokens that end a turn by their names, `eos` and the usual ones."""
+    found = set()
     for mark in (eos, "<|im_end|>", "<|endoftext|>", "<eom>"):
         index = tokenizer.special(mark) if mark else None
         if index is not None:

@@ -10,6 +10,7 @@ import re
 
 from clover_engine.api import Snippet
 from clover_engine.errors import RequestError
+from clover_engine.text.fim_prompt import MARKS, FimPrompt
 from clover_engine.text.prompt import Prompt
 from clover_engine.text.tokenizer import Tokenizer
 
@@ -31,6 +32,7 @@ class PlainPrompt:
     def __init__(self, tokenizer: Tokenizer, length: int) -> None:
         self.tok, self.length = tokenizer, min(length, CONTEXT)
         self.eom = self.pad = tokenizer.required(END)
+        self.ends = frozenset({self.eom})
 
     def context(
         self,
@@ -87,8 +89,10 @@ class PlainPrompt:
         return ids[-(-over // STEP) * STEP :] if over > 0 else ids
 
 
-def prompt_for(tokenizer: Tokenizer, length: int) -> Prompt | PlainPrompt:
-    """By what the vocabulary has. Raises `CheckpointError` where it is neither's."""
+def prompt_for(tokenizer: Tokenizer, length: int) -> Prompt | PlainPrompt | FimPrompt:
+    """By what the vocabulary has. Raises `CheckpointError` where it is none's."""
+    if tokenizer.special(MARKS[0]) is not None and tokenizer.special("<mid>") is None:
+        return FimPrompt(tokenizer, length)
     if tokenizer.special("<mid>") is None and tokenizer.special(END) is not None:
         return PlainPrompt(tokenizer, length)
     return Prompt(tokenizer, length)

@@ -37,6 +37,7 @@ class Prompt:
         names = ("doc", "snip", "suf", "pre", "bug", "mid", "eom", "pad")
         ids = [tokenizer.required(f"<{name}>") for name in names]
         self.doc, self.snip, self.suf, self.pre, self.bug, self.mid, self.eom, self.pad = ids
+        self.ends = frozenset({self.eom, self.pad})
 
     def context(
         self,

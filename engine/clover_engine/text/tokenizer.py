@@ -66,20 +66,28 @@ class Tokenizer:
         except UnicodeDecodeError as error:
             raise _unusable(file, "it is not UTF-8 text") from error
         try:
+            spec = json.loads(text)
+        except ValueError as error:
+            raise _unusable(file, str(error).split("\n")[0][:120]) from error
+        return cls.made_of(spec, file)
+
+    @classmethod
+    def made_of(cls, spec: Mapping[str, Any], file: Path) -> Tokenizer:
+        """Of what `file` says, as ``tokenizer.json`` has it. Raises CheckpointError."""
+        try:
             from tokenizers import Tokenizer as Backend
         except ImportError as error:
             raise CheckpointError(
                 "the package tokenizers is not installed; pip install 'clover-code[engine]'"
             ) from error
         try:
-            spec = json.loads(text)
             added = {str(t["content"]): int(t["id"]) for t in spec.get("added_tokens", ())}
             if "ByteLevel" not in json.dumps([spec.get("decoder"), spec["pre_tokenizer"]]):
                 raise ValueError("it is not byte-level BPE")
             ordinary = {str(token): int(i) for token, i in dict(spec["model"]["vocab"]).items()}
             # user text must not become a special token: encode without the added-token table
-            bare = spec | {"added_tokens": [], "post_processor": None, "truncation": None}
-            backend = Backend.from_str(json.dumps(bare | {"padding": None}))
+            bare = {**spec, "added_tokens": [], "post_processor": None, "truncation": None}
+            backend = Backend.from_str(json.dumps({**bare, "padding": None}))
         except Exception as error:  # the backend raises bare Exception
             raise _unusable(file, str(error).split("\n")[0][:120]) from error
         table = byte_characters()

@@ -34,6 +34,8 @@ from clover_engine.api import (
     from_json,
     to_json,
 )
+from clover_engine.checkpoint.catalog import OFFERED
+from clover_engine.checkpoint.catalog import missing as gguf_missing
 from clover_engine.checkpoint.known import CANDIDATES, candidate_at
 from clover_engine.checkpoint.known import DEFAULT_CHECKPOINT as DEFAULT_CHECKPOINT
 from clover_engine.errors import EngineCrashed, EngineError, EngineUnavailable, RequestCancelled
@@ -50,11 +52,14 @@ Result = TypeVar("Result", InfillResult, ScoreResult, ClozeResult)
 def checkpoint_path(checkpoint: Path | str | None = None) -> Path:
     """The checkpoint's folder: the argument, else CLOVER_CHECKPOINT, else the shipped model.
 
-    The name of a candidate (`smollm2`) stands for the folder it is converted into.
+    The name of a candidate (`smollm2`) stands for the folder it is converted into, that of a model
+    to be got (`coder-0.5b`) for its file.
     """
     chosen = checkpoint or os.environ.get("CLOVER_CHECKPOINT") or DEFAULT_CHECKPOINT
     if candidate := CANDIDATES.get(str(chosen)):
         return candidate.folder
+    if offered := OFFERED.get(str(chosen)):
+        return offered.path
     return Path(chosen).expanduser().absolute()
 
 
@@ -186,6 +191,10 @@ class LocalEngine:
                 return f"{', '.join(missing)} not installed; run: {install_command()}"
             if (candidate := candidate_at(self.checkpoint)) is not None:
                 return candidate.missing() or "not started yet; the first request starts it"
+            if self.checkpoint.suffix == ".gguf":
+                return (
+                    gguf_missing(self.checkpoint) or "not started yet; the first request starts it"
+                )
             if not (self.checkpoint / "config.json").is_file():
                 return f"no checkpoint in {self.checkpoint}; set CLOVER_CHECKPOINT to its folder"
         return "not started yet; the first request starts it"
