@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from clover_engine.checkpoint.known import cache_folder
+from clover_engine.folders import cache_folder
 
 
 @dataclass(frozen=True, slots=True)

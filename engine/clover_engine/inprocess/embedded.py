@@ -23,7 +23,7 @@ from clover_engine.api import (
     ScoreResult,
 )
 from clover_engine.checkpoint.catalog import name_of
-from clover_engine.checkpoint.known import candidate_at, prepare
+from clover_engine.checkpoint.known import DEFAULT_CHECKPOINT, candidate_at, prepare
 from clover_engine.checkpoint.weights import load_model
 from clover_engine.cpu.accelerate import accelerate
 from clover_engine.cpu.packed import load_packed
