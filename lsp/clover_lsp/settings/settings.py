@@ -125,8 +125,9 @@ class ContextSettings:
     ignore: tuple[str, ...] = option(
         (),
         "More files that must never be read, as patterns like those of `.gitignore`. They add to "
-        "the built-in list of secret files, to `.gitignore` and to `.cloverignore`. Passwords and "
-        "keys inside other files are always left out.",
+        "the built-in list of secret files, to what git ignores and to `.cloverignore`. Inside "
+        "other files, passwords and keys are blanked where their form or the name beside them "
+        "tells them; a password that is an ordinary word is not found.",
     )
 
 
@@ -153,8 +154,9 @@ class NextEditSettings:
 
 
 _LEAVES = (
-    "Code goes to that machine; the status says so where it is not this one. Secrets inside of "
-    "code are always left out."
+    "Code goes to that machine; the status says so where it is not this one. Files that are "
+    "ignored or hold secrets are not sent; inside of code, secrets that their form or the name "
+    "beside them tells are blanked."
 )
 _OR_ENVIRONMENT = "Empty: the environment variable `{}`, if there is one."
 
