@@ -25,7 +25,7 @@ MAX_LINES = 420
 
 ENGINE_CLIENT = {f"clover_engine.{n}" for n in ("api", "errors", "folders", "gate", "generation")}
 CLIENTS = {"clover_engine.clients.address"}
-PRIVATE = ("discreet", "ignore", "quotes", "secrets", "uris", "withheld")
+PRIVATE = ("discreet", "ignore", "quotes", "secrets", "unquoting", "uris", "withheld")
 PRIVACY = {f"clover_engine.privacy.{n}" for n in PRIVATE}
 CHOICE = {f"clover_engine.choice.{n}" for n in ("engines", "wanted")}
 ALLOWED = {

@@ -172,8 +172,12 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _fix(args: argparse.Namespace, screen: Screen) -> FixResult:
+    from clover_engine.privacy.unquoting import unquoting
     from clover_patcher.fix import FixRequest, fix
+    from clover_patcher.repository.git import Repository
 
+    top = Repository.open(Path.cwd()).root
+    unread = _withheld(top)
     request = FixRequest(
         root=Path.cwd(),
         check=args.check,
@@ -188,18 +192,18 @@ def _fix(args: argparse.Namespace, screen: Screen) -> FixResult:
         log=args.log,
         resume=args.resume,
         allow=tuple(args.allow),
-        unread=_unread(Path.cwd()),
+        unread=unread,
     )
     with opened(args) as engine:
+        if engine is not None:
+            engine = unquoting(engine, top, unread)
         return fix(request, engine, screen)
 
 
-def _unread(folder: Path) -> Callable[[str], bool]:
-    """For `FixRequest.unread`: what the language server withholds, here too."""
+def _withheld(top: Path) -> Callable[[str], bool]:
+    """Which paths below the top of the repository the language server withholds, here too."""
     from clover_engine.privacy.withheld import Withheld
-    from clover_patcher.repository.git import Repository
 
-    top = Repository.open(folder).root
     withheld = Withheld((top,))
     return lambda path: bool(withheld.of_path(top / path))
 

@@ -89,6 +89,7 @@ def plan(
 
 def run(job: Job, engine: Engine | None, progress: WorkDone, cancel: CancelToken) -> FixResult:
     """Blocks until the repair ends; nothing is written. Raises `ActionRefused`."""
+    from clover_engine.privacy.unquoting import unquoting
     from clover_patcher.fix import FixRequest, fix
 
     request = FixRequest(
@@ -101,6 +102,8 @@ def run(job: Job, engine: Engine | None, progress: WorkDone, cancel: CancelToken
         unread=job.unread,
     )
     try:
+        if engine is not None:
+            engine = unquoting(engine, job.repository, job.unread)
         return fix(request, engine, _Told(progress, job.budget_s), cancel)
     except PatcherError as error:
         raise ActionRefused(str(error)) from error

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import subprocess
 import sys
@@ -10,8 +11,20 @@ from pathlib import Path
 
 import pytest
 
+from clover_engine.api import InfillRequest, Snippet, to_json
+from clover_engine.generation import (
+    DecisionRequest,
+    DecisionResult,
+    GenerateRequest,
+    GenerateResult,
+    Message,
+    Question,
+    TextEngine,
+)
 from clover_engine.privacy.quotes import hide_quotes
+from clover_engine.privacy.unquoting import unquoting
 from clover_engine.privacy.withheld import Withheld
+from clover_engine.testing.fakes import FakeEngine
 
 CANARY = "canary that must not fly"
 FILES = {
@@ -74,3 +87,34 @@ def test_values_of_a_withheld_file_in_a_message(root: Path) -> None:
 def test_messages_that_name_no_withheld_file_stay(root: Path) -> None:
     text = run(root, "import shop; shop.totl(3)") + "\nshop.py:4: x ../x.py /etc/passwd a.b.c " * 3
     assert hidden(text, root) == text
+
+
+class Talker(FakeEngine):
+    """Remembers conversations too."""
+
+    def generate(self, request: GenerateRequest, *_: object) -> GenerateResult:
+        self.requests.append(request)  # type: ignore[arg-type]
+        return GenerateResult("", "", "eom")
+
+    def decide(self, request: DecisionRequest, *_: object) -> DecisionResult:
+        self.requests.append(request)  # type: ignore[arg-type]
+        return DecisionResult(())
+
+
+def test_a_conversation_about_a_repair_quotes_no_withheld_file(root: Path) -> None:
+    withheld = Withheld((root,))
+    failure = run(root, "import shop; shop.total(3)")
+    code = "```python\ndef mine(price):\n    return price / (len(note) - 24)\n```\n"
+    content = f"It fails:\n{failure}\n{code}It printed:\n```text\n{failure}\n```\n{failure}"
+    talker = Talker()
+    engine = unquoting(talker, root, lambda path: bool(withheld.of_path(root / path)))
+    assert isinstance(engine, TextEngine)
+    engine.generate(GenerateRequest((Message("user", content),)))
+    engine.decide(DecisionRequest(content, (Question(content, ("a", "b")),)))
+    engine.infill(InfillRequest("x", snippets=(Snippet(content),)))
+    for request in talker.requests:
+        sent = json.dumps(to_json(request))
+        shown = sent.count("len(note) - 24")
+        assert shown == sent.count("def mine"), "only the repair's own code stays as it is"
+        assert CANARY not in sent and "ZeroDivisionError" in sent
+    assert not isinstance(unquoting(FakeEngine(), root, lambda _: True), TextEngine)
