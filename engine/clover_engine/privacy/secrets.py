@@ -74,7 +74,7 @@ _AFTER_NAME = (
 _VALUE = (
     r"(?:(?:[\\(\[{][ \t]*)?(?:\r?\n[ \t]*)?[@bruBRUfFL]{0,2}"
     r"(?P<quote>\\*(?:\"\"\"|'''|[\"'`]))(?P<quoted>(?:(?!(?P=quote))(?:[^\r\n\\]|\\.)){6,400})"
-    r"(?:(?P=quote)|\\?\r?$)"
+    r"(?:(?P<closed>(?P=quote))|\\?\r?$)"
     r"|(?P<bare>[^\s\"'`,;(){}\[\]<>&]{8,400})(?=[\s,;&\"'`)<\\]|$))"
 )
 _PASSWORD = re.compile(
@@ -217,8 +217,12 @@ def _beside_names(text: str, lower: str) -> Iterator[Span]:
             else:
                 group = "bare"
                 quoted = bool(match["element"]) or _inside_quotes(text, match.start(group))
-            if is_secret(match[group], password=pattern is _PASSWORD, quoted=quoted):
-                yield match.span(group)
+            value = match[group]
+            if group == "quoted" and match["closed"] is None:
+                value = value.split(None, 1)[0] if value.strip() else ""  # it is being typed
+            at = text.find(value, match.start(group))
+            if is_secret(value, password=pattern is _PASSWORD, quoted=quoted):
+                yield at, at + len(value)
 
 
 def _qualifier(lower: str, at: int) -> int:
