@@ -94,8 +94,8 @@ ROOMS: dict[str, str] = {
         "lsp.completion"
     ),
     "lsp.actions": (
-        "engine.api patcher.types patcher.repository patcher.propose patcher.fix lsp.connection "
-        "lsp.context lsp.documents lsp.server"
+        "engine.api engine.privacy patcher.types patcher.repository patcher.propose patcher.fix "
+        "lsp.connection lsp.context lsp.documents lsp.server"
     ),
     "lsp.features": (
         "engine.api lsp.status lsp.connection lsp.context lsp.documents lsp.settings lsp.suggest "
@@ -103,8 +103,8 @@ ROOMS: dict[str, str] = {
     ),
     # cli: arguments and printing, over everything
     "cli": (
-        "engine.api engine.capacity engine.checkpoint engine.choice engine.clients engine.serving "
-        "engine.worker patcher.types patcher.fix patcher.repository patcher.deliver "
+        "engine.api engine.capacity engine.checkpoint engine.choice engine.clients engine.privacy "
+        "engine.serving engine.worker patcher.types patcher.fix patcher.repository patcher.deliver "
         "lsp.connection lsp.context lsp.server lsp.status"
     ),
 }
