@@ -36,7 +36,7 @@ EFFECTS: dict[str, tuple[InfillRequest, dict[str, Any], Callable[[Any], Any]]] =
     "threshold": (replace(PLAIN, mode="threshold", threshold=1.0), {"threshold": 0.01},
                   lambda r: r.stats.denoising_steps),
     "block_size": (replace(HOT, mode="threshold", threshold=0.01), {"block_size": 2},
-                   lambda r: r.stats.denoising_steps),
+                   lambda r: (r.choices[0].text, r.stats.denoising_steps)),
     "temperature": (HOT, {"temperature": 0.0}, lambda r: r.choices[0].text),
     "top_p": (HOT, {"top_p": 0.01}, lambda r: r.choices[0].text),
     "seed": (HOT, {"seed": 11}, lambda r: r.choices[0].text),
