@@ -72,7 +72,7 @@ ROOMS: dict[str, str] = {
     "patcher.locate": "patcher.types patcher.repository patcher.check",
     "patcher.propose": "engine.api patcher.types",
     "patcher.propose.rules": "patcher.propose",
-    "patcher.validate": "patcher.types",
+    "patcher.validate": "patcher.types patcher.repository patcher.check",
     "patcher.deliver": "patcher.types patcher.repository",
     "patcher.report": "patcher.types patcher.repository patcher.propose patcher.deliver",
     "patcher.fix": (
@@ -104,7 +104,7 @@ ROOMS: dict[str, str] = {
     # cli: arguments and printing, over everything
     "cli": (
         "engine.api engine.capacity engine.checkpoint engine.choice engine.clients engine.serving "
-        "engine.worker patcher.types patcher.fix patcher.repository patcher.deliver "
+        "engine.privacy engine.worker patcher.types patcher.fix patcher.repository patcher.deliver "
         "lsp.connection lsp.context lsp.server lsp.status"
     ),
 }
