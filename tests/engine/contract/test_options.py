@@ -133,7 +133,7 @@ def test_a_threshold_without_its_mode_is_refused(mode: Any) -> None:
 
 def test_the_default_mode_is_what_the_benchmark_shows_best() -> None:
     assert InfillRequest("").mode == GenerateRequest(()).mode == "speculative"
-    assert options.Options(8, 0.5).mode == "speculative"
+    assert options.DecodingOptions(8, 0.5).mode == "speculative"
 
 
 def test_every_sampling_parameter_of_sglang_is_accounted_for() -> None:
