@@ -34,7 +34,9 @@ AT_THE_TOP = {
     ),
     "clover_patcher": "patcher.fix",
     "clover_patcher.fix": "patcher.fix",
+    "clover_patcher.ending": "patcher.fix",
     "clover_patcher.request": "patcher.fix",
+    "clover_patcher.task": "patcher.fix",
     "clover_lsp": "lsp.server",
     "clover_lsp.server": "lsp.server",
     "clover_lsp.stats": "lsp.status",
@@ -61,7 +63,7 @@ ROOMS: dict[str, str] = {
     "engine.worker": "engine.api engine.checkpoint engine.inprocess engine.testing",
     "engine.serving": "engine.api engine.model engine.checkpoint engine.capacity engine.decode",
     "engine.choice": "engine.api engine.privacy engine.clients engine.worker",
-    "engine.load": "engine.api engine.clients engine.inprocess engine.worker",
+    "engine.load": "engine.api engine.checkpoint engine.clients engine.inprocess engine.worker",
     # nobody imports training
     "engine.train": "engine.api engine.model engine.text engine.checkpoint",
     # patcher: the order of a fix
@@ -70,9 +72,12 @@ ROOMS: dict[str, str] = {
     "patcher.check": "patcher.types patcher.check.fork",
     "patcher.check.fork": "patcher.types",
     "patcher.locate": "patcher.types patcher.repository patcher.check",
-    "patcher.propose": "engine.api patcher.types",
+    "patcher.propose": "engine.api patcher.types patcher.locate",
     "patcher.propose.rules": "patcher.propose",
-    "patcher.validate": "patcher.types",
+    "patcher.validate": (
+        "patcher.types patcher.repository patcher.check patcher.locate "
+        "patcher.propose patcher.report"
+    ),
     "patcher.deliver": "patcher.types patcher.repository",
     "patcher.report": "patcher.types patcher.repository patcher.propose patcher.deliver",
     "patcher.fix": (
@@ -94,8 +99,8 @@ ROOMS: dict[str, str] = {
         "lsp.completion"
     ),
     "lsp.actions": (
-        "engine.api engine.privacy patcher.types patcher.repository patcher.propose patcher.fix "
-        "lsp.connection lsp.context lsp.documents lsp.server"
+        "engine.api patcher.types patcher.repository patcher.propose patcher.fix lsp.connection "
+        "lsp.context lsp.documents lsp.server"
     ),
     "lsp.features": (
         "engine.api lsp.status lsp.connection lsp.context lsp.documents lsp.settings lsp.suggest "
@@ -103,8 +108,8 @@ ROOMS: dict[str, str] = {
     ),
     # cli: arguments and printing, over everything
     "cli": (
-        "engine.api engine.capacity engine.checkpoint engine.choice engine.clients engine.privacy "
-        "engine.serving engine.worker patcher.types patcher.fix patcher.repository patcher.deliver "
+        "engine.api engine.capacity engine.checkpoint engine.choice engine.clients engine.serving "
+        "engine.privacy engine.worker patcher.types patcher.fix patcher.repository patcher.deliver "
         "lsp.connection lsp.context lsp.server lsp.status"
     ),
 }
@@ -114,6 +119,10 @@ NOT_YET: dict[tuple[str, str], str] = {
     ("patcher.check.fork", "patcher.check"): "the two halves of one runner name each other's types",
     ("patcher.deliver", "patcher.report"): "the commit message is built beside the report",
     ("patcher.propose", "patcher.propose.rules"): "importing the rules registers them",
+    **{
+        (f"patcher.{name}", "patcher.fix"): "a fix's request and task are types; they belong below"
+        for name in ("deliver", "locate", "report", "validate")
+    },
     ("lsp.server", "lsp.features"): "features are registered by name when the server starts",
     ("lsp.completion", "lsp.server"): "handlers are given the server; a protocol would do",
     ("lsp.connection", "lsp.server"): "starts the server; belongs beside it",

@@ -16,14 +16,14 @@ from typing import IO, Any
 from clover_code.errors import UserError
 from clover_engine.serving.launch import (
     Launch,
-    Options,
+    LaunchOptions,
     check_port,
     default_python,
     prepare,
     read_key,
     write_settings,
 )
-from clover_engine.serving.supervisor import Events, Limits, Supervisor
+from clover_engine.serving.supervisor import Events, RestartLimits, Supervisor
 
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 EVERY = {"0.0.0.0": "127.0.0.1", "::": "::1"}
@@ -128,9 +128,9 @@ def run(args: argparse.Namespace) -> int:
         return _supervise(args, launch, more, log)
 
 
-def _options(args: argparse.Namespace) -> Options:
+def _options(args: argparse.Namespace) -> LaunchOptions:
     algorithm = {"mode": args.mode, "block_size": args.block_size}
-    return Options(
+    return LaunchOptions(
         model=args.model.expanduser().absolute(),
         python=args.python,
         host=args.host,
@@ -160,7 +160,7 @@ def _supervise(
             ready=lambda seconds: screen.ready(seconds, address, args.api_key_file is not None),
             note=screen.note,
         ),
-        Limits(ready_s=args.ready_timeout, restarts=args.restarts),
+        RestartLimits(ready_s=args.ready_timeout, restarts=args.restarts),
         tls=tls,
     )
     screen.note(f"starting {shlex.join(command)}")

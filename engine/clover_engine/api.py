@@ -112,6 +112,11 @@ class InfillResult:
     model: str = ""
     """Which model generated; its name finds its curve in `clover_engine.gate`. Empty: unknown."""
 
+    @classmethod
+    def late(cls, count: int) -> InfillResult:
+        """For a request of `count` samples whose deadline came before anything was generated."""
+        return cls((Infill("", 0.0, "deadline"),) * max(1, count))
+
 
 @dataclass(frozen=True, slots=True)
 class ScoreRequest:
@@ -131,6 +136,11 @@ class ScoreResult:
     logprobs: tuple[float | None, ...]
     tokens: tuple[int, ...]
     stats: DecodeStats = field(default_factory=DecodeStats)
+
+    @classmethod
+    def late(cls, count: int) -> ScoreResult:
+        """For `count` candidates, none of which was scored before the deadline."""
+        return cls((None,) * count, (0,) * count)
 
 
 @dataclass(frozen=True, slots=True)

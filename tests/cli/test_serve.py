@@ -25,8 +25,8 @@ from clover_code.main import build_parser
 from clover_engine.capacity.plan import GB
 from clover_engine.errors import CheckpointError, EngineUnavailable, RequestError
 from clover_engine.serving import launch
-from clover_engine.serving.launch import Options, check_memory, prepare, write_settings
-from clover_engine.serving.supervisor import Events, Limits, Supervisor
+from clover_engine.serving.launch import LaunchOptions, check_memory, prepare, write_settings
+from clover_engine.serving.supervisor import Events, RestartLimits, Supervisor
 from clover_engine.worker.local import DEFAULT_CHECKPOINT
 
 STAND_IN = Path(__file__).parent / "stand_in" / "launch_server.py"
@@ -311,8 +311,8 @@ def test_bad_input_is_one_line(
     assert run.err.count("\n") == 1 and message in run.err, run.err
 
 
-def options(model: Path = DEFAULT_CHECKPOINT, **changes: Any) -> Options:
-    return Options(model=model, python=sys.executable, **changes)
+def options(model: Path = DEFAULT_CHECKPOINT, **changes: Any) -> LaunchOptions:
+    return LaunchOptions(model=model, python=sys.executable, **changes)
 
 
 def test_missing_or_other_sglang_names_the_command(
@@ -416,7 +416,7 @@ def test_a_server_that_falls_silent_is_started_again(machine: Machine) -> None:
         {},
         ("127.0.0.1", machine.port),
         Events(lambda _: None, lambda _: None, ready.append, notes.append),
-        Limits(silent_s=0.5, probe_every_s=0.1, probe_timeout_s=0.3, pause_s=0.1),
+        RestartLimits(silent_s=0.5, probe_every_s=0.1, probe_timeout_s=0.3, pause_s=0.1),
     )
     results: list[bool] = []
     thread = threading.Thread(target=lambda: results.append(supervisor.run()))

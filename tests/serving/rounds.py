@@ -18,7 +18,7 @@ from torch import Tensor
 
 from clover_engine.model import Cache, Clover
 from clover_engine.serving import options
-from clover_engine.serving.options import Options
+from clover_engine.serving.options import DecodingOptions
 from clover_engine.serving.passes import Part
 from clover_engine.serving.request import begin
 from clover_engine.serving.turns import Turn, advance
@@ -139,7 +139,7 @@ class Tables:
 class Batch:
     """Requests served together, in SGLang's order: contexts first, then rounds for all."""
 
-    def __init__(self, runner: Runner, defaults: Options) -> None:
+    def __init__(self, runner: Runner, defaults: DecodingOptions) -> None:
         self.runner, self.defaults = runner, defaults
         self.asked: dict[int, FakeRequest] = {}
 

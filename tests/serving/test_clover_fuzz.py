@@ -17,7 +17,7 @@ from tests.serving.rounds import SAMPLING, Batch, Network, Tables, request
 
 from clover_engine.decode.common import Sampling
 from clover_engine.model import Clover, CloverConfig
-from clover_engine.serving.options import Options, problem
+from clover_engine.serving.options import DecodingOptions, problem
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 VOCAB, EOM, MASK = 12, 2, 1
@@ -102,7 +102,7 @@ def test_no_request_ends_the_server(
     leave: list[int], server: str,
 ) -> None:  # fmt: skip
     """Together with others, some of which hang up in the middle of a block."""
-    batch = Batch(Network(MODELS[own_mask][network]), Options(BLOCK, 0.3, server))
+    batch = Batch(Network(MODELS[own_mask][network]), DecodingOptions(BLOCK, 0.3, server))
     plain = request([5, 6], VOCAB, EOM, temperature=0.0, max_new_tokens=12)
     assert batch.add(plain) is None
     for prompt, given_sampling, given_custom in asked:
@@ -121,7 +121,7 @@ def test_no_request_ends_the_server(
         assert all(0 <= token < VOCAB for token in found.output_ids)
         assert not banned & {*found.output_ids}
         json.dumps(found.answer)
-    alone = Batch(Network(MODELS[own_mask][network]), Options(BLOCK, 0.3, server))
+    alone = Batch(Network(MODELS[own_mask][network]), DecodingOptions(BLOCK, 0.3, server))
     other = request([5, 6], VOCAB, EOM, temperature=0.0, max_new_tokens=12)
     alone.add(other)
     alone.finish()
@@ -136,7 +136,7 @@ def test_a_block_that_ends_early_commits_no_masks(own_mask: bool) -> None:
     for network in MODELS[own_mask]:
         for stop in range(VOCAB):
             for threshold in (0.0, 0.15, 1.0):
-                batch = Batch(Network(network), Options(BLOCK, threshold, "threshold"))
+                batch = Batch(Network(network), DecodingOptions(BLOCK, threshold, "threshold"))
                 found = request([5, 6, 7], VOCAB, temperature=0.0, stop_token_ids={stop},
                                 max_new_tokens=20)  # fmt: skip
                 batch.add(found)
@@ -159,7 +159,7 @@ def test_served_self_speculation_samples_as_plain_decoding_does(seed: int) -> No
     drafts = [[0, 1, 2], [2, 2]] if seed % 2 else []
 
     def draw(number: int) -> list[int]:
-        batch = Batch(Tables(table), Options(BLOCK, 0.9, "speculative", threshold))
+        batch = Batch(Tables(table), DecodingOptions(BLOCK, 0.9, "speculative", threshold))
         asked = request([1], 4, max_new_tokens=3, sampling_seed=number,
                         custom_params={"drafts": drafts}, **shape)  # fmt: skip
         assert batch.add(asked) is None

@@ -9,7 +9,7 @@ import pytest
 from tests.serving.rounds import SAMPLING
 
 from clover_engine.serving import pinned
-from clover_engine.serving.options import Options, problem, server_options
+from clover_engine.serving.options import DecodingOptions, problem, server_options
 from clover_engine.serving.request import PROBE, Drafting
 
 VOCABULARY = 100
@@ -73,9 +73,9 @@ def test_what_the_algorithm_does_not_apply_is_refused(name: str, value: Any) -> 
 
 def test_a_request_overrides_the_servers_options() -> None:
     server = server_options({"mode": "threshold", "threshold": 0.8}, 16, 0.9)
-    assert server == Options(16, 0.8, "threshold")
+    assert server == DecodingOptions(16, 0.8, "threshold")
     own = server.for_request({"mode": "ar", "drafts": [[1, 2]], "banned": [3], "unknown": 1})
-    assert own == Options(16, 0.8, "ar", drafts=((1, 2),), banned=(3,))
+    assert own == DecodingOptions(16, 0.8, "ar", drafts=((1, 2),), banned=(3,))
     assert server.for_request({"block_size": 32}).block_size == 16
     assert server.for_request(None) is server
 
@@ -98,7 +98,7 @@ def test_drafts_stop_where_they_bring_nothing_and_are_tried_again() -> None:
 
 def test_nothing_is_said_to_have_moved_that_has_not() -> None:
     here = {"clover_engine.serving.pinned:problem": ("found", "changes")}
-    fields = {"clover_engine.serving.options:Options": ("mode", "drafts")}
+    fields = {"clover_engine.serving.options:DecodingOptions": ("mode", "drafts")}
     assert pinned.moved(here, ("clover_engine.serving.pinned:VERSION",), fields) == []
     assert pinned.problem("0.6.0", []) == ""
 
@@ -109,15 +109,15 @@ def test_what_moved_is_named() -> None:
         "clover_engine.serving.pinned:gone": (),
         "clover_engine.serving.nowhere:thing": (),
     }
-    names = ("clover_engine.serving.options:Options.nothing",)
-    fields = {"clover_engine.serving.options:Options": ("mode", "speed")}
+    names = ("clover_engine.serving.options:DecodingOptions.nothing",)
+    fields = {"clover_engine.serving.options:DecodingOptions": ("mode", "speed")}
     changes = pinned.moved(functions, names, fields)
     assert changes == [
         "clover_engine.serving.pinned.problem takes (found, changes)",
         "clover_engine.serving.pinned.gone is missing",
         "clover_engine.serving.nowhere.thing is missing",
-        "clover_engine.serving.options.Options.nothing is missing",
-        "clover_engine.serving.options.Options.speed is missing",
+        "clover_engine.serving.options.DecodingOptions.nothing is missing",
+        "clover_engine.serving.options.DecodingOptions.speed is missing",
     ]
     line = pinned.problem("0.6.0", changes)
     assert "0.6.0" in line and "gone is missing" in line

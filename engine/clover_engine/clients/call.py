@@ -9,6 +9,27 @@ from clover_engine.api import CancelToken
 from clover_engine.clients.http import Events, HttpTransport
 
 
+class Deadline:
+    """The time that one call has taken and has left; None seconds mean without end."""
+
+    def __init__(self, deadline_s: float | None) -> None:
+        self.began = time.monotonic()
+        self._end = None if deadline_s is None else self.began + deadline_s
+
+    def __call__(self) -> float | None:
+        """Seconds until it, at least 0; None without one."""
+        return None if self._end is None else max(0.0, self._end - time.monotonic())
+
+    @property
+    def is_over(self) -> bool:
+        return self._end is not None and time.monotonic() >= self._end
+
+    @property
+    def spent(self) -> float:
+        """Seconds since the call began."""
+        return time.monotonic() - self.began
+
+
 class Call:
     """Made where the engine's method begins: the deadline counts from then."""
 
@@ -16,18 +37,17 @@ class Call:
         self, http: HttpTransport, deadline_s: float | None, cancel: CancelToken | None
     ) -> None:
         self.http, self.cancel = http, cancel
-        self._began = time.monotonic()
-        self._deadline_s = deadline_s
+        self._deadline = Deadline(deadline_s)
 
     @property
     def seconds(self) -> float:
         """Since the call began."""
-        return time.monotonic() - self._began
+        return self._deadline.spent
 
     @property
     def left_s(self) -> float | None:
         """Until the deadline, at least 0; None without one."""
-        return None if self._deadline_s is None else max(0.0, self._deadline_s - self.seconds)
+        return self._deadline()
 
     def check(self) -> None:
         """Raises what a request would at once: cancelled, late, or closed."""

@@ -49,7 +49,7 @@ class DeadlineReached(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class HttpLimits:
     """How long and how much; the defaults suit a server that answers editors."""
 
     connect_s: float = 5.0
@@ -97,7 +97,7 @@ class HttpTransport:
         *,
         api_key: str = "",
         ca_file: str = "",
-        limits: Limits | None = None,
+        limits: HttpLimits | None = None,
     ) -> None:
         """`api_key` goes into the header Authorization (Bearer). `ca_file`: a PEM file with the
         certificates to trust instead of the system's. Connects to nothing yet.
@@ -105,7 +105,7 @@ class HttpTransport:
         Raises RequestError where the URL or the key cannot be used.
         """
         self.address = Address.parse(base_url)
-        self.limits = limits or Limits()
+        self.limits = limits or HttpLimits()
         if not api_key.isascii() or any(ord(c) < 33 for c in api_key):
             raise RequestError("the API key has characters that no header carries; copy it again")
         self._key, self._ca_file = api_key, ca_file

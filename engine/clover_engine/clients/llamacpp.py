@@ -33,13 +33,13 @@ from clover_engine.api import (
     ScoreResult,
 )
 from clover_engine.clients import gbnf
-from clover_engine.clients.call import valid
+from clover_engine.clients.call import Deadline, valid
 from clover_engine.clients.dialogue import converse
 from clover_engine.clients.faults import malformed
 from clover_engine.clients.fim import Hole
-from clover_engine.clients.http import DeadlineReached, Limits
+from clover_engine.clients.http import DeadlineReached, HttpLimits
 from clover_engine.clients.llamacpp_answer import Answer
-from clover_engine.clients.llamacpp_server import Left, LlamaServer, take
+from clover_engine.clients.llamacpp_server import LlamaServer, take
 from clover_engine.clients.questions import certain, joint_prompt, read_answers
 from clover_engine.errors import EngineError, EngineUnavailable, RequestCancelled, Unsupported
 from clover_engine.generation import (
@@ -72,7 +72,7 @@ class LlamaCppEngine:
         ca_file: str = "",
         template: str = "",
         slot: int | None = None,
-        limits: Limits | None = None,
+        limits: HttpLimits | None = None,
     ) -> None:
         """`model`: for a server that has several. `template`: one of `fim.TEMPLATES` instead of
         the server's own ``/infill``. Raises RequestError for an address that cannot be used."""
@@ -90,7 +90,7 @@ class LlamaCppEngine:
     def infill(self, request: InfillRequest, cancel: CancelToken | None = None) -> InfillResult:
         """`n` samples are generated one after the other, with the seeds from `seed` on."""
         check_request(request)
-        left = Left(request.deadline_s)
+        left = Deadline(request.deadline_s)
         _require_going(cancel)
         late = Infill("", 0.0, "deadline")
         choices: list[Infill] = []
@@ -116,9 +116,8 @@ class LlamaCppEngine:
     def score(self, request: ScoreRequest, cancel: CancelToken | None = None) -> ScoreResult:
         check_request(request)
         self._require_open(cancel)
-        if Left(request.deadline_s).is_over:
-            count = len(request.candidates)
-            return ScoreResult((None,) * count, (0,) * count)
+        if Deadline(request.deadline_s).is_over:
+            return ScoreResult.late(len(request.candidates))
         raise Unsupported(
             "llama-server has no log-probabilities of a text that it is given; use another engine "
             "for repairs"
@@ -159,7 +158,7 @@ class LlamaCppEngine:
     def decide(self, request: DecisionRequest, cancel: CancelToken | None = None) -> DecisionResult:
         """Jointly, each answer sees those before it. Raises RequestCancelled when late."""
         check_decision(request)
-        left = Left(request.deadline_s)
+        left = Deadline(request.deadline_s)
         _require_going(cancel)
         groups = [request.questions] if request.joint else [(q,) for q in request.questions]
         decisions: list[Decision] = []
@@ -180,7 +179,7 @@ class LlamaCppEngine:
         try:
             self._server.http.json("GET", "/health", deadline_s=HEALTH_S, retry=False)
             self._server.forget()
-            props = self._server.props(None, Left(HEALTH_S))
+            props = self._server.props(None, Deadline(HEALTH_S))
         except DeadlineReached:
             url = self._server.url
             return Health(False, "llamacpp", f"{url} did not answer within {HEALTH_S:g} s; see it")
@@ -203,7 +202,7 @@ class LlamaCppEngine:
         if self._is_closed:
             raise EngineUnavailable("the engine is closed; open a new one")
 
-    def _filled(self, request: InfillRequest, cancel: CancelToken | None, left: Left) -> Answer:
+    def _filled(self, request: InfillRequest, cancel: CancelToken | None, left: Deadline) -> Answer:
         """One sample, or what there was of it at the deadline or the cancellation."""
         forced = valid(request.must_start_with)
         body = {
@@ -251,7 +250,7 @@ class LlamaCppEngine:
         material: str,
         questions: tuple[Question, ...],
         cancel: CancelToken | None,
-        left: Left,
+        left: Deadline,
     ) -> Answer:
         """One letter for every question, in the form that `read_answers` reads."""
         message = {"role": "user", "content": valid(joint_prompt(material, questions))}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import threading
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import PurePath
@@ -13,10 +12,10 @@ from urllib.parse import quote
 
 from clover_engine.api import CancelToken
 from clover_engine.clients.address import Address
-from clover_engine.clients.call import valid
+from clover_engine.clients.call import Deadline, valid
 from clover_engine.clients.faults import Lost, Refused, event_error, malformed
 from clover_engine.clients.fim import FimTemplate, Hole, fit, template_for, template_named
-from clover_engine.clients.http import HttpTransport, Limits
+from clover_engine.clients.http import HttpLimits, HttpTransport
 from clover_engine.clients.llamacpp_answer import Answer
 from clover_engine.errors import EngineUnavailable, RequestError
 
@@ -38,25 +37,6 @@ class Props:
     """Tokens of one slot."""
 
 
-class Left:
-    """The time left of one call."""
-
-    def __init__(self, deadline_s: float | None) -> None:
-        self.began = time.monotonic()
-        self._end = None if deadline_s is None else self.began + deadline_s
-
-    def __call__(self) -> float | None:
-        return None if self._end is None else max(0.0, self._end - time.monotonic())
-
-    @property
-    def is_over(self) -> bool:
-        return self._end is not None and time.monotonic() >= self._end
-
-    @property
-    def spent(self) -> float:
-        return time.monotonic() - self.began
-
-
 class LlamaServer:
     """One llama-server. Any thread; nothing is sent before the first call."""
 
@@ -69,7 +49,7 @@ class LlamaServer:
         ca_file: str = "",
         template: str = "",
         slot: int | None = None,
-        limits: Limits | None = None,
+        limits: HttpLimits | None = None,
     ) -> None:
         self.http = HttpTransport(url, api_key=api_key, ca_file=ca_file, limits=limits)
         self.model = model
@@ -85,7 +65,7 @@ class LlamaServer:
         body: Mapping[str, Any],
         tokens: int,
         cancel: CancelToken | None,
-        left: Left,
+        left: Deadline,
         send: Callable[[str, Mapping[str, Any]], None],
         is_unanswered: Callable[[], bool],
     ) -> None:
@@ -124,7 +104,7 @@ class LlamaServer:
             "it with a longer context (--ctx-size)"
         )
 
-    def _fitting_template(self, cancel: CancelToken | None, left: Left) -> FimTemplate:
+    def _fitting_template(self, cancel: CancelToken | None, left: Deadline) -> FimTemplate:
         """The template of the model's family, if its marks are tokens of the vocabulary."""
         found = template_for(self.props(cancel, left).model)
         for mark in filter(None, (found.before, found.after, found.middle)):
@@ -133,7 +113,7 @@ class LlamaServer:
                 return template_named("plain")
         return found
 
-    def _tokenized(self, text: str, cancel: CancelToken | None, left: Left) -> list[Any]:
+    def _tokenized(self, text: str, cancel: CancelToken | None, left: Deadline) -> list[Any]:
         body = {**self.common(), "content": text}
         data = self.http.json(
             "POST", "/tokenize", body, cancel=cancel, deadline_s=left(), retry=True
@@ -143,7 +123,7 @@ class LlamaServer:
             raise malformed(self.http.address, "/tokenize gives no tokens")
         return tokens
 
-    def props(self, cancel: CancelToken | None, left: Left) -> Props:
+    def props(self, cancel: CancelToken | None, left: Deadline) -> Props:
         """What the server says of itself, asked once after every look at its health."""
         with self._lock:
             known = self._known

@@ -29,7 +29,6 @@ from clover_engine.api import (
     DecodeStats,
     FinishReason,
     Health,
-    Infill,
     InfillRequest,
     InfillResult,
     ScoreRequest,
@@ -38,7 +37,7 @@ from clover_engine.api import (
 from clover_engine.clients import edits
 from clover_engine.clients.call import Call, valid
 from clover_engine.clients.fim import Hole, fit
-from clover_engine.clients.http import DeadlineReached, HttpTransport, Limits
+from clover_engine.clients.http import DeadlineReached, HttpLimits, HttpTransport
 from clover_engine.clients.sglang_facts import Facts, count_tokens, read_facts
 from clover_engine.clients.sglang_stream import PATH, Outputs, prompt_logprobs
 from clover_engine.clients.sglang_talk import Talk, decoding_options
@@ -82,7 +81,7 @@ class SGLangEngine:
         ca_file: str = "",
         fim: str = "",
         max_prompt_chars: int = MAX_PROMPT_CHARS,
-        limits: Limits | None = None,
+        limits: HttpLimits | None = None,
     ) -> None:
         """`model` and `fim` (a name of `fim.TEMPLATES`) override what the server's answers say.
 
@@ -97,7 +96,7 @@ class SGLangEngine:
     def infill(self, request: InfillRequest, cancel: CancelToken | None = None) -> InfillResult:
         check_request(request)
         call = Call(self._http, request.deadline_s, cancel)
-        late = InfillResult((Infill("", 0.0, "deadline"),) * request.n)
+        late = InfillResult.late(request.n)
         begin = request.must_start_with
         hole = Hole(request.prefix + begin, request.suffix, request.snippets, request.original)
         try:

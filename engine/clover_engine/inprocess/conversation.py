@@ -25,7 +25,6 @@ from clover_engine.api import (
     ClozeResult,
     FinishReason,
     Health,
-    Infill,
     InfillRequest,
     InfillResult,
     ScoreRequest,
@@ -176,13 +175,12 @@ class InProcessEngine:
         return decisions.decide_forward(self.model, start, options, before, limits, tally)
 
     def infill(self, request: InfillRequest, cancel: CancelToken | None = None) -> InfillResult:
-        late = InfillResult((Infill("", 0.0, "deadline"),) * max(1, request.n))
+        late = InfillResult.late(request.n)
         result = self._in_turn(lambda: self._holes.infill(request, cancel), cancel, late)
         return replace(result, model=self._holes.info()["model"])
 
     def score(self, request: ScoreRequest, cancel: CancelToken | None = None) -> ScoreResult:
-        count = len(request.candidates)
-        late = ScoreResult((None,) * count, (0,) * count)
+        late = ScoreResult.late(len(request.candidates))
         return self._in_turn(lambda: self._holes.score(request, cancel), cancel, late)
 
     def cloze(self, request: ClozeRequest, cancel: CancelToken | None = None) -> ClozeResult:

@@ -43,7 +43,7 @@ RESERVE = 32
 
 
 @dataclass(slots=True)
-class _Call:
+class _Running:
     """One request's clock and counters."""
 
     limits: Limits
@@ -130,7 +130,7 @@ class EmbeddedEngine:
         self,
         request: InfillRequest,
         start: Start,
-        call: _Call,
+        call: _Running,
         clean: Sampling,
         generator: torch.Generator,
         context: list[int],
@@ -199,7 +199,7 @@ class EmbeddedEngine:
         return ClozeResult(tuple(found[: request.top]), call.stats())
 
     def _edits(
-        self, request: ClozeRequest, start: Start, line: list[int], call: _Call
+        self, request: ClozeRequest, start: Start, line: list[int], call: _Running
     ) -> Iterable[Sequence[int]]:
         """Lines that differ a little from `line`, most promising first."""
         sampling = Sampling(banned=torch.cat([self.ban_block, self._ends()]))
@@ -222,13 +222,13 @@ class EmbeddedEngine:
         request: InfillRequest | ScoreRequest | ClozeRequest,
         cancel: CancelToken | None,
         tokens: int = 0,
-    ) -> _Call:
+    ) -> _Running:
         check_request(request)
         now = time.monotonic()
         deadline = None if request.deadline_s is None else now + request.deadline_s
-        return _Call(Limits(tokens, self.prompt.ends, deadline, cancel), Tally(), now)
+        return _Running(Limits(tokens, self.prompt.ends, deadline, cancel), Tally(), now)
 
-    def _start(self, tokens: list[int], call: _Call) -> Start:
+    def _start(self, tokens: list[int], call: _Running) -> Start:
         start, cached = self.prefix.start(tokens, call.limits, call.tally)
         call.prefill += len(tokens) - cached
         call.cached += cached

@@ -44,7 +44,7 @@ class Clover(DllmAlgorithm):  # type: ignore[misc]
 
     def __init__(self, config: Any) -> None:
         super().__init__(config)
-        self.options: options.Options = config.clover_options
+        self.options: options.DecodingOptions = config.clover_options
         self.requests: Sequence[Any] = ()
         """The scheduled batch's requests; `hooks` sets them before every `run`."""
 

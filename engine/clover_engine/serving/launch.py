@@ -44,7 +44,7 @@ print(json.dumps({{"sglang": version("sglang"), "plugin": "clover_engine" in plu
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class LaunchOptions:
     """What `clover-code serve` was asked for; None leaves a choice to the planner or SGLang."""
 
     model: Path
@@ -81,7 +81,7 @@ def default_python() -> str:
     return os.environ.get("CLOVER_SGLANG_PYTHON") or sys.executable
 
 
-def prepare(options: Options, cards: Sequence[int] | None = None) -> Launch:
+def prepare(options: LaunchOptions, cards: Sequence[int] | None = None) -> Launch:
     """Looks at SGLang, the model and the cards, and builds the command.
 
     `cards` are the bytes of each GPU (None: ask nvidia-smi). Raises `EngineUnavailable`,
@@ -169,7 +169,9 @@ def gpu_memory() -> tuple[int, ...]:
     return sizes
 
 
-def check_memory(options: Options, cards: Sequence[int], algorithm: str | None) -> Plan | None:
+def check_memory(
+    options: LaunchOptions, cards: Sequence[int], algorithm: str | None
+) -> Plan | None:
     """Plans the smallest of the cards that are used; None for models that it cannot plan. Raises
     `EngineUnavailable` where the model does not fit, with what would help."""
     wanted = options.tp * options.dp
@@ -265,7 +267,7 @@ def _architecture(model: Path) -> str:
     return str(found)
 
 
-def _check_algorithm(options: Options, architecture: str, algorithm: str | None) -> None:
+def _check_algorithm(options: LaunchOptions, architecture: str, algorithm: str | None) -> None:
     known = {"Clover": {"mode", "block_size"}, None: set[str]()}.get(algorithm, {"block_size"})
     if wrong := set(options.algorithm) - known:
         flags = ", ".join(f"--{name.replace('_', '-')}" for name in sorted(wrong))
@@ -277,7 +279,7 @@ def _given(extra: Sequence[str], *options: str) -> bool:
     return any(a == o or a.startswith(f"{o}=") for a in extra for o in options)
 
 
-def _command(options: Options, algorithm: str | None, found: Plan | None) -> tuple[str, ...]:
+def _command(options: LaunchOptions, algorithm: str | None, found: Plan | None) -> tuple[str, ...]:
     running = options.max_running_requests
     if running is None and found is not None:
         running = found.sequences(found.context) * options.dp

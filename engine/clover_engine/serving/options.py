@@ -52,7 +52,7 @@ _REFUSED_OF_REQUEST = ("return_logprob", "return_hidden_states", "custom_logit_p
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class DecodingOptions:
     """How one request is decoded."""
 
     block_size: int
@@ -63,7 +63,7 @@ class Options:
     drafts: tuple[tuple[int, ...], ...] = ()
     banned: tuple[int, ...] = ()
 
-    def for_request(self, given: Mapping[str, Any] | None) -> Options:
+    def for_request(self, given: Mapping[str, Any] | None) -> DecodingOptions:
         """These defaults with a request's own; `given` has passed `problem`."""
         if not given:
             return self
@@ -77,7 +77,7 @@ class Options:
         return replace(self, **own)
 
 
-def server_options(config: Mapping[str, Any], block_size: int, threshold: float) -> Options:
+def server_options(config: Mapping[str, Any], block_size: int, threshold: float) -> DecodingOptions:
     """The options of `--dllm-algorithm-config`. Raises ValueError."""
     unknown = sorted(set(config) - set(_SERVER_NAMES))
     if unknown:
@@ -86,7 +86,7 @@ def server_options(config: Mapping[str, Any], block_size: int, threshold: float)
         )
     if found := _settings_problem(config):
         raise ValueError(f"--dllm-algorithm-config: {found}")
-    return replace(Options(block_size, threshold), **config)
+    return replace(DecodingOptions(block_size, threshold), **config)
 
 
 def problem(request: Any) -> str | None:

@@ -12,7 +12,7 @@ from torch import Tensor
 from clover_engine.decode.common import Limits, Sampling, seeded
 from clover_engine.decode.diffusion import Block
 from clover_engine.decode.lookup import Lookup
-from clover_engine.serving.options import Options
+from clover_engine.serving.options import DecodingOptions
 
 LOOKUP_TOKENS = 4096
 """The part of a context, nearest to its end, that look-up drafts are copied from."""
@@ -44,7 +44,7 @@ class Drafting:
 class Generation:
     """Kept as the request's `dllm_algo_state`. Made when its context has been read."""
 
-    options: Options
+    options: DecodingOptions
     sampling: Sampling
     limits: Limits
     lookup: Lookup
@@ -63,7 +63,7 @@ class Generation:
         return min(self.options.block_size, left)
 
 
-def begin(request: Any, defaults: Options, mask_id: int, logits: Tensor) -> Generation:
+def begin(request: Any, defaults: DecodingOptions, mask_id: int, logits: Tensor) -> Generation:
     """`logits` [vocab] follow the request's last committed token."""
     given = request.sampling_params
     options = defaults.for_request(given.custom_params)

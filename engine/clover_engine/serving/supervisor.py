@@ -27,7 +27,7 @@ _LONGEST_LINE = 4000
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class RestartLimits:
     """Times in seconds."""
 
     ready_s: float = 900.0
@@ -68,14 +68,14 @@ class Supervisor:
         env: Mapping[str, str],
         address: tuple[str, int],
         events: Events,
-        limits: Limits | None = None,
+        limits: RestartLimits | None = None,
         *,
         tls: bool = False,
     ) -> None:
         """`env` is added to this process's environment. `address` is where `/health` is asked."""
         self._command, self._env = list(command), {**os.environ, **env}
         self._address, self._tls = address, _own_certificate() if tls else None
-        self._events, self._limits = events, limits or Limits()
+        self._events, self._limits = events, limits or RestartLimits()
         self._stopping = threading.Event()
         self._at_once = threading.Event()
         self._tail: deque[str] = deque(maxlen=TAIL)

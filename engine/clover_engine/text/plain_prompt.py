@@ -11,7 +11,7 @@ import re
 from clover_engine.api import Snippet
 from clover_engine.errors import RequestError
 from clover_engine.text.fim_prompt import MARKS, FimPrompt
-from clover_engine.text.prompt import Prompt
+from clover_engine.text.prompt import Prompt, end_of
 from clover_engine.text.tokenizer import Tokenizer
 
 END = "<|endoftext|>"
@@ -78,13 +78,7 @@ class PlainPrompt:
     def _tail(self, text: str, room: int) -> list[int]:
         """Tokens of the end of `text`. The cut moves by large steps, so that a text that grows by
         a keystroke keeps its beginning, and falls on a line's beginning where there is one."""
-        limit = room * _CHARS_PER_TOKEN
-        if len(text) > limit:
-            step = max(1, limit // 8)
-            cut = -(-(len(text) - limit) // step) * step
-            line = text.find("\n", cut)
-            text = text[cut if line < 0 else line + 1 :]
-        ids = self.tok.encode(text)
+        ids = self.tok.encode(end_of(text, room * _CHARS_PER_TOKEN))
         over = len(ids) - room
         return ids[-(-over // STEP) * STEP :] if over > 0 else ids
 

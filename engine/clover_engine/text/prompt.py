@@ -101,12 +101,17 @@ class Prompt:
         return self.tok.encode(text[: room * _CHARS_PER_TOKEN])[:room]
 
     def _tail(self, text: str) -> list[int]:
-        """Tokens of the end of `text`, at least as many as the context has; the cut falls on a
-        multiple of characters, then a line."""
-        limit = self.length * _CHARS_PER_TOKEN
-        if len(text) > limit:
-            step = limit // 8
-            cut = -(-(len(text) - limit) // step) * step
-            line = text.find("\n", cut)
-            text = text[cut if line < 0 else line + 1 :]
-        return self.tok.encode(text)
+        """Tokens of the end of `text`, at least as many as the context has."""
+        return self.tok.encode(end_of(text, self.length * _CHARS_PER_TOKEN))
+
+
+def end_of(text: str, limit: int) -> str:
+    """The end of `text`, of `limit` characters at most. The cut moves by an eighth of that, so that
+    a text which grows by a keystroke keeps its beginning, and falls on a line's beginning where
+    there is one."""
+    if len(text) <= limit:
+        return text
+    step = max(1, limit // 8)
+    cut = -(-(len(text) - limit) // step) * step
+    line = text.find("\n", cut)
+    return text[cut if line < 0 else line + 1 :]

@@ -26,7 +26,6 @@ from clover_engine.api import (
     ClozeRequest,
     ClozeResult,
     Health,
-    Infill,
     InfillRequest,
     InfillResult,
     ScoreRequest,
@@ -40,7 +39,7 @@ from clover_engine.checkpoint.known import CANDIDATES, candidate_at
 from clover_engine.checkpoint.known import DEFAULT_CHECKPOINT as DEFAULT_CHECKPOINT
 from clover_engine.errors import EngineCrashed, EngineError, EngineUnavailable, RequestCancelled
 from clover_engine.validation import check_request
-from clover_engine.worker.process import Answer, WorkerProcess, copy_error, error_from
+from clover_engine.worker.process import Reply, WorkerProcess, copy_error, error_from
 
 ENGINE_PACKAGES = ("torch", "numpy", "safetensors", "tokenizers")
 _POLL_S = 0.004
@@ -121,14 +120,13 @@ class LocalEngine:
         self._reaper: weakref.finalize[..., LocalEngine] | None = None
 
     def infill(self, request: InfillRequest, cancel: CancelToken | None = None) -> InfillResult:
-        late = InfillResult((Infill("", 0.0, "deadline"),) * max(1, request.n))
+        late = InfillResult.late(request.n)
         result = self._call("infill", request, cancel, InfillResult, late)
         process = self._process
         return result if process is None else replace(result, model=_model(process))
 
     def score(self, request: ScoreRequest, cancel: CancelToken | None = None) -> ScoreResult:
-        count = len(request.candidates)
-        late = ScoreResult((None,) * count, (0,) * count)
+        late = ScoreResult.late(len(request.candidates))
         return self._call("score", request, cancel, ScoreResult, late)
 
     def cloze(self, request: ClozeRequest, cancel: CancelToken | None = None) -> ClozeResult:
@@ -231,7 +229,7 @@ class LocalEngine:
         self,
         process: WorkerProcess,
         number: int,
-        answer: Answer,
+        answer: Reply,
         cancel: CancelToken | None,
         deadline_s: float | None,
     ) -> Mapping[str, Any] | None:

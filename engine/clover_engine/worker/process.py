@@ -22,7 +22,7 @@ log = logging.getLogger(__name__)
 _STDERR_LINES = 40
 
 
-class Answer:
+class Reply:
     """One request's place in the table of open requests."""
 
     def __init__(self) -> None:
@@ -60,7 +60,7 @@ class WorkerProcess:
         self.served = 0
         """Requests answered with a result."""
         self._owner = os.getpid()
-        self._open: dict[int, Answer] = {}
+        self._open: dict[int, Reply] = {}
         self._lock = threading.Lock()
         self._write_lock = threading.Lock()
         self._stderr: collections.deque[str] = collections.deque(maxlen=_STDERR_LINES)
@@ -93,8 +93,8 @@ class WorkerProcess:
     def is_ready(self) -> bool:
         return self.alive and bool(self.info)
 
-    def submit(self, number: int, op: str, request: Mapping[str, Any]) -> Answer:
-        answer = Answer()
+    def submit(self, number: int, op: str, request: Mapping[str, Any]) -> Reply:
+        answer = Reply()
         with self._lock:
             if self.failure is not None:
                 answer.fail(self.failure)

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from clover_engine.api import InfillRequest
-from clover_engine.clients.http import Limits
+from clover_engine.clients.http import HttpLimits
 from clover_engine.clients.sglang import SGLangEngine
 from clover_engine.errors import EngineCrashed, EngineError, EngineUnavailable, RequestError
 from clover_engine.generation import GenerateRequest, Message
@@ -24,7 +24,7 @@ from clover_engine.testing.faults import Fault, FaultKind, reset
 from clover_engine.testing.server import FakeServer
 
 HOLE = InfillRequest("def add(a, b):\n    ", "\n")
-LIMITS = Limits(idle_s=0.4, total_s=0.4, connect_s=1.0, max_event=2**20, max_answer=2**20)
+LIMITS = HttpLimits(idle_s=0.4, total_s=0.4, connect_s=1.0, max_event=2**20, max_answer=2**20)
 BOUND_S = 6.0
 """Each fault is over after `LIMITS` and the retries; this much is for a busy machine."""
 

@@ -12,7 +12,7 @@ import pytest
 from clover_engine.api import CancelToken
 from clover_engine.clients.address import Address
 from clover_engine.clients.faults import Refused
-from clover_engine.clients.http import DeadlineReached, HttpTransport, Limits
+from clover_engine.clients.http import DeadlineReached, HttpLimits, HttpTransport
 from clover_engine.errors import EngineCrashed, EngineUnavailable, RequestCancelled, RequestError
 from clover_engine.testing.answers import FakeModel
 from clover_engine.testing.faults import Fault
@@ -31,7 +31,7 @@ def server() -> Iterator[FakeServer]:
 
 @pytest.fixture
 def http(server: FakeServer) -> Iterator[HttpTransport]:
-    transport = HttpTransport(server.url, limits=Limits(idle_s=20, total_s=20, connect_s=20))
+    transport = HttpTransport(server.url, limits=HttpLimits(idle_s=20, total_s=20, connect_s=20))
     yield transport
     transport.close()
 
@@ -124,7 +124,7 @@ def test_waits_for_a_server_that_starts(http: HttpTransport, server: FakeServer)
 
 def test_only_so_many_at_once(server: FakeServer) -> None:
     server.step_s = 0.02
-    http = HttpTransport(server.url, limits=Limits(max_in_flight=2))
+    http = HttpTransport(server.url, limits=HttpLimits(max_in_flight=2))
     cancel = CancelToken()
 
     def work() -> None:
@@ -150,7 +150,7 @@ def test_only_so_many_at_once(server: FakeServer) -> None:
 def test_reads_no_further_than_the_caller(server: FakeServer) -> None:
     """A slow reader holds a fast server back instead of filling memory."""
     server.model.on_prompt = lambda prompt, seed: "x" * 40_000_000
-    http = HttpTransport(server.url, limits=Limits(max_event=10**8))
+    http = HttpTransport(server.url, limits=HttpLimits(max_event=10**8))
     server.model.is_incremental = True
     server.model.tokens = lambda text: [text[i : i + 400_000] for i in range(0, len(text), 400_000)]  # type: ignore[method-assign]
     events = http.events("/generate", STREAM)
@@ -170,7 +170,7 @@ def test_a_request_has_a_size(http: HttpTransport, server: FakeServer) -> None:
 
 def test_silence_over_several_requests(server: FakeServer) -> None:
     """Deadlines that are shorter than any time-out must not hide a dead server."""
-    http = HttpTransport(server.url, limits=Limits(silence_s=0.25))
+    http = HttpTransport(server.url, limits=HttpLimits(silence_s=0.25))
     server.faults = [Fault("silent", times=None)]
     late = 0
     with pytest.raises(EngineUnavailable, match="has said nothing for"):

@@ -36,7 +36,7 @@ EFFECTS: dict[str, tuple[InfillRequest, dict[str, Any], Callable[[Any], Any]]] =
     "threshold": (replace(PLAIN, mode="threshold", threshold=1.0), {"threshold": 0.01},
                   lambda r: r.stats.denoising_steps),
     "block_size": (replace(HOT, mode="threshold", threshold=0.01), {"block_size": 2},
-                   lambda r: r.stats.denoising_steps),
+                   lambda r: (r.choices[0].text, r.stats.denoising_steps)),
     "temperature": (HOT, {"temperature": 0.0}, lambda r: r.choices[0].text),
     "top_p": (HOT, {"top_p": 0.01}, lambda r: r.choices[0].text),
     "seed": (HOT, {"seed": 11}, lambda r: r.choices[0].text),
@@ -133,7 +133,7 @@ def test_a_threshold_without_its_mode_is_refused(mode: Any) -> None:
 
 def test_the_default_mode_is_what_the_benchmark_shows_best() -> None:
     assert InfillRequest("").mode == GenerateRequest(()).mode == "speculative"
-    assert options.Options(8, 0.5).mode == "speculative"
+    assert options.DecodingOptions(8, 0.5).mode == "speculative"
 
 
 def test_every_sampling_parameter_of_sglang_is_accounted_for() -> None:
