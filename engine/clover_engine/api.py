@@ -131,6 +131,8 @@ class ScoreResult:
     logprobs: tuple[float | None, ...]
     tokens: tuple[int, ...]
     stats: DecodeStats = field(default_factory=DecodeStats)
+    model: str = ""
+    """Which model answered. Empty: the engine has only one, and `health` names it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,6 +164,8 @@ class ClozeFill:
 class ClozeResult:
     fills: tuple[ClozeFill, ...]
     stats: DecodeStats = field(default_factory=DecodeStats)
+    model: str = ""
+    """Which model answered. Empty: the engine has only one, and `health` names it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -236,8 +236,8 @@ class _Repair:
         if not task.writes:
             return self.report.result("fixed", 0, **about)
         task.progress.event("apply", f"writing {', '.join(one.path for one in changed)}")
-        model = self.engine.use.detail if self.engine else ""
-        story = Story.of(why, task.check.display, f"{about['path']}:{about['line']}", model)
+        place, origin = f"{about['path']}:{about['line']}", about["origin"]
+        story = Story.of(why, task.check.display, place, origin.words)
         done = deliver(task.repository, changed, story, commit=task.request.commit)
         self.report.notes += done.notes
         more = {"applied": True, "fix_id": done.id, "commit": done.commit}
@@ -254,6 +254,7 @@ class _Repair:
             "path": candidate.path,
             "line": candidate.line,
             "rank": best.rank,
+            "origin": candidate.origin,
             "explanation": explain(
                 candidate,
                 evidence.baseline,

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 from clover_patcher.deliver.apply import recover
-from clover_patcher.deliver.journal import Journal
+from clover_patcher.deliver.journal import Entry, Journal
 from clover_patcher.deliver.undo import take_off_branch
 from clover_patcher.errors import PatcherError
 from clover_patcher.repository.git import Repository
@@ -32,4 +33,17 @@ def settle(repository: Repository) -> list[str]:
     if not unsettled(repository.common_dir):
         return []
     journal = Journal(repository.common_dir)
-    return [found.message for found in recover(journal, take_off_branch)]
+    return [found.message for found in recover(journal, take_off_branch, _is_tree_of(repository))]
+
+
+def _is_tree_of(repository: Repository) -> Callable[[Entry], bool]:
+    """Whether a record is about a working tree of the repository: others are not written to."""
+
+    def is_ours(entry: Entry) -> bool:
+        try:
+            found = Repository.open(Path(entry.root))
+        except PatcherError:
+            return False
+        return found.common_dir == repository.common_dir and str(found.root) == entry.root
+
+    return is_ours
