@@ -31,6 +31,7 @@ from clover_patcher.propose.source import Templates
 from clover_patcher.propose.tools import ToolSuggestions
 from clover_patcher.report.explain import describe_failures, explain
 from clover_patcher.report.runlog import RunLog, run_key
+from clover_patcher.repository.locks import require_supported
 from clover_patcher.repository.permission import Permission
 from clover_patcher.repository.workspace import Workspace
 from clover_patcher.request import FixRequest, FixResult, FixStatus
@@ -61,6 +62,7 @@ def fix(
     running check and the engine's step; the result is then "cancelled" and nothing is written.
     Raises `UsageError` for a request that cannot be tried, and the engine's errors.
     """
+    require_supported()
     return _Repair(Task.of(request, progress, cancel), engine).run()
 
 

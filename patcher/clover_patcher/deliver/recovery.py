@@ -11,6 +11,7 @@ from clover_patcher.deliver.undo import take_off_branch
 from clover_patcher.errors import PatcherError
 from clover_patcher.repository.git import Repository
 from clover_patcher.repository.leftovers import unsettled
+from clover_patcher.repository.locks import require_supported
 from clover_patcher.repository.owned import sweep
 
 
@@ -20,6 +21,7 @@ def tidy(start: Path) -> list[str]:
     Returns what the user should know, a line each. Never raises for what it finds.
     """
     try:
+        require_supported()
         repository = Repository.open(start)
         said = settle(repository)
         sweep(repository.root)
