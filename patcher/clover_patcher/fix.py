@@ -209,7 +209,7 @@ class _Repair:
             if not self._confirmed(changed, workspace, lanes, first):
                 return None
             workspace.retire()
-            return self._apply(changed, about)
+            return self._apply(workspace, changed, about)
         except TreeChanged as exc:
             return self.report.failed(exc, **about)
 
@@ -228,7 +228,9 @@ class _Repair:
             self.report.notes.append(note)
         return True
 
-    def _apply(self, changed: Sequence[FileChange], about: dict[str, Any]) -> FixResult:
+    def _apply(
+        self, workspace: Workspace, changed: Sequence[FileChange], about: dict[str, Any]
+    ) -> FixResult:
         """Writes the patch into the working tree, unless this is a dry run.
 
         Raises `TreeChanged` where a file to be patched is not what it was in the snapshot.
@@ -238,6 +240,9 @@ class _Repair:
         if not task.writes:
             return self.report.result("fixed", 0, **about)
         task.progress.event("apply", f"writing {', '.join(one.path for one in changed)}")
+        different = set(workspace.changed())
+        if mine := [one.path for one in changed if one.path in different]:
+            raise TreeChanged(f"{mine[0]} changed meanwhile: the patch was not applied")
         place, origin = f"{about['path']}:{about['line']}", about["origin"]
         story = Story.of(why, task.check.display, place, origin.words)
         done = deliver(task.repository, changed, story, commit=task.request.commit)
