@@ -169,8 +169,16 @@ def check_git() -> Check:
     except (OSError, subprocess.TimeoutExpired) as error:
         return Check("git", False, f"{path} does not run: {error}", fix)
     version = run.stdout.strip().removeprefix("git version ")
-    ok = run.returncode == 0
-    return Check("git", ok, f"{version} ({path})", "" if ok else fix)
+    if run.returncode:
+        return Check("git", False, f"{version} ({path})", fix)
+    from clover_patcher.errors import PatcherError
+    from clover_patcher.repository.git import require_git
+
+    try:
+        require_git()
+    except PatcherError as error:
+        return Check("git", False, f"{version} ({path})", str(error))
+    return Check("git", True, f"{version} ({path})")
 
 
 def check_package(name: str, fix: str) -> Check:

@@ -241,7 +241,8 @@ def _interruptible() -> Iterator[None]:
     def stop(number: int, _: Any) -> None:
         raise KeyboardInterrupt
 
-    wanted = [signal.SIGTERM, signal.SIGHUP]
+    names = ("SIGTERM", "SIGHUP")  # Windows lacks the second
+    wanted = [getattr(signal, name) for name in names if hasattr(signal, name)]
     before = {number: signal.signal(number, stop) for number in wanted}
     try:
         yield

@@ -5,18 +5,21 @@ from __future__ import annotations
 import base64
 import json
 import os
+import re
 import sys
 from typing import TYPE_CHECKING, Any, TextIO
 
 if TYPE_CHECKING:
     from clover_patcher.fix import FixResult
+    from clover_patcher.types import Origin
 
 SCHEMA = 1
 """Number of the JSON object's schema; keys are added without a new number, never removed."""
 JSON_KEYS = (
     *("schema", "status", "exit_code", "error", "notes", "applied", "fix_id", "commit"),
     *("patch", "patch_base64", "root", "file", "line", "files", "candidates_tried"),
-    *("candidates_passing", "rank", "seconds", "engine", "explanation", "suspects", "log"),
+    *("candidates_passing", "rank", "seconds", "engine", "provenance", "explanation"),
+    *("suspects", "log"),
 )
 
 _BOLD, _RED, _GREEN, _CYAN, _PLAIN = b"\x1b[1m", b"\x1b[31m", b"\x1b[32m", b"\x1b[36m", b"\x1b[m"
@@ -54,6 +57,7 @@ def as_json(result: FixResult) -> dict[str, Any]:
         "rank": result.rank,
         "seconds": result.seconds,
         "engine": to_json(result.engine),
+        "provenance": _provenance(result.origin),
         "explanation": why.summary if why else None,
         "suspects": [
             {"path": s.path, "line": s.line, "score": s.score, "reasons": list(s.reasons)}
@@ -79,12 +83,30 @@ def prediction(result: FixResult, instance_id: str) -> dict[str, str]:
     from clover_patcher.deliver.message import tool
 
     name = tool().replace(" ", "-")
-    model = result.engine.detail if result.engine.calls else ""
     return {
         "instance_id": instance_id,
-        "model_name_or_path": f"{name}-{model}" if model else name,
+        "model_name_or_path": "-".join([name, *_makers(result.origin)]),
         "model_patch": result.patch.decode(),
     }
+
+
+def _provenance(origin: Origin | None) -> dict[str, str | None] | None:
+    if origin is None:
+        return None
+    return {
+        "proposed_by": origin.proposer,
+        "name": origin.name or None,
+        "ranked_by": origin.ranked_by or None,
+    }
+
+
+def _makers(origin: Origin | None) -> list[str]:
+    """Who made the patch, in words that can be parts of file names."""
+    if origin is None:
+        return []
+    ranked = ["ranked-by", origin.ranked_by] if origin.ranked_by else []
+    words = ["templates", *ranked] if origin.proposer == "template" else [origin.name]
+    return [re.sub(r"[^\w.+-]", "_", word) for word in words]
 
 
 def print_text(result: FixResult, *, diff: bool, explain: bool, colour: bool) -> None:

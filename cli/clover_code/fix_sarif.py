@@ -98,13 +98,16 @@ def _result(result: FixResult, check: str) -> dict[str, Any]:
             for number, s in enumerate(why.suspects, 1)
         ],
     }
-    fix = {
-        "description": {"text": f"{why.change}."},
+    fix: dict[str, Any] = {
+        "description": {"text": f"{why.change}. Proposed by {why.proposer}."},
         "artifactChanges": [
             {"artifactLocation": _place(change.path), "replacements": [_replacement(change)]}
             for change in result.changes
         ],
     }
+    if (origin := result.origin) is not None:
+        fix["properties"] = {"proposedBy": origin.proposer, "proposerName": origin.name}
+        fix["properties"] |= {"rankedBy": origin.ranked_by} if origin.ranked_by else {}
     return found | {"fixes": [fix]}
 
 

@@ -136,6 +136,8 @@ class ScoreResult:
     logprobs: tuple[float | None, ...]
     tokens: tuple[int, ...]
     stats: DecodeStats = field(default_factory=DecodeStats)
+    model: str = ""
+    """Which model answered. Empty: the engine has only one, and `health` names it."""
 
     @classmethod
     def late(cls, count: int) -> ScoreResult:
@@ -172,6 +174,8 @@ class ClozeFill:
 class ClozeResult:
     fills: tuple[ClozeFill, ...]
     stats: DecodeStats = field(default_factory=DecodeStats)
+    model: str = ""
+    """Which model answered. Empty: the engine has only one, and `health` names it."""
 
 
 @dataclass(frozen=True, slots=True)

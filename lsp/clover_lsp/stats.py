@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import re
 import statistics
 import sys
 import time
@@ -23,6 +24,7 @@ log = logging.getLogger(__name__)
 EventKind = Literal["shown", "accepted", "partial"]
 KEEP_MONTHS = 13
 _PREFIX = "suggestions-"
+_OWN_NAME = re.compile(rf"{_PREFIX}[0-9]{{4}}-[0-9]{{2}}\.jsonl")
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +83,8 @@ class Recorder:
 
 
 def _forget_old(folder: Path) -> None:
-    for path in sorted(folder.glob(f"{_PREFIX}*.jsonl"))[: -(KEEP_MONTHS - 1)]:
+    ours = [path for path in folder.glob(f"{_PREFIX}*.jsonl") if _OWN_NAME.fullmatch(path.name)]
+    for path in sorted(ours)[: -(KEEP_MONTHS - 1)]:
         path.unlink(missing_ok=True)
 
 

@@ -31,6 +31,7 @@ from clover_patcher.propose.source import Templates
 from clover_patcher.propose.tools import ToolSuggestions
 from clover_patcher.report.explain import describe_failures, explain
 from clover_patcher.report.runlog import RunLog, run_key
+from clover_patcher.repository.locks import require_supported
 from clover_patcher.repository.permission import Permission
 from clover_patcher.repository.workspace import Workspace
 from clover_patcher.request import FixRequest, FixResult, FixStatus
@@ -61,6 +62,7 @@ def fix(
     running check and the engine's step; the result is then "cancelled" and nothing is written.
     Raises `UsageError` for a request that cannot be tried, and the engine's errors.
     """
+    require_supported()
     return _Repair(Task.of(request, progress, cancel), engine).run()
 
 
@@ -207,7 +209,7 @@ class _Repair:
             if not self._confirmed(changed, workspace, lanes, first):
                 return None
             workspace.retire()
-            return self._apply(changed, about)
+            return self._apply(workspace, changed, about)
         except TreeChanged as exc:
             return self.report.failed(exc, **about)
 
@@ -226,7 +228,9 @@ class _Repair:
             self.report.notes.append(note)
         return True
 
-    def _apply(self, changed: Sequence[FileChange], about: dict[str, Any]) -> FixResult:
+    def _apply(
+        self, workspace: Workspace, changed: Sequence[FileChange], about: dict[str, Any]
+    ) -> FixResult:
         """Writes the patch into the working tree, unless this is a dry run.
 
         Raises `TreeChanged` where a file to be patched is not what it was in the snapshot.
@@ -236,8 +240,11 @@ class _Repair:
         if not task.writes:
             return self.report.result("fixed", 0, **about)
         task.progress.event("apply", f"writing {', '.join(one.path for one in changed)}")
-        model = self.engine.use.detail if self.engine else ""
-        story = Story.of(why, task.check.display, f"{about['path']}:{about['line']}", model)
+        different = set(workspace.changed())
+        if mine := [one.path for one in changed if one.path in different]:
+            raise TreeChanged(f"{mine[0]} changed meanwhile: the patch was not applied")
+        place, origin = f"{about['path']}:{about['line']}", about["origin"]
+        story = Story.of(why, task.check.display, place, origin.words)
         done = deliver(task.repository, changed, story, commit=task.request.commit)
         self.report.notes += done.notes
         more = {"applied": True, "fix_id": done.id, "commit": done.commit}
@@ -254,6 +261,7 @@ class _Repair:
             "path": candidate.path,
             "line": candidate.line,
             "rank": best.rank,
+            "origin": candidate.origin,
             "explanation": explain(
                 candidate,
                 evidence.baseline,

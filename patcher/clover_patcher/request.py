@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Literal
 
 from clover_patcher.edits import FileChange, unified_diff
-from clover_patcher.types import Diagnostic, EngineUse, Location
+from clover_patcher.types import Diagnostic, EngineUse, Location, Origin
 
 FixStatus = Literal[
     "fixed", "none_found", "not_reproducible", "tree_changed", "budget", "cancelled"
@@ -63,6 +63,8 @@ class Explanation:
     place: str
     change: str
     validation: str
+    proposer: str
+    """Who proposed it, as in "proposed by …"."""
     tests: tuple[str, ...]
     """Names of the failing tests; empty where the check is not made of tests."""
     kind: str
@@ -96,12 +98,13 @@ class Explanation:
             yield f" {mark}{rank:3}  {at.score:.2f}  {at.path}:{at.line}  {why}"
 
     def _likelihood(self) -> str:
+        who = f"proposed by {self.proposer}"
         if self.kind == "linter":
-            return "it is the tool's own suggestion"
+            return who
         kind = f"templates put {self.prior:.0%} of repairs down to this kind"
         if self.logprob is None:
-            return f"{kind}; no model scored it"
-        return f"{kind}; the model's log-probability is {self.logprob:.2f} nats"
+            return f"{who}; {kind}; no model scored it"
+        return f"{who}; {kind}; the model's log-probability is {self.logprob:.2f} nats"
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +121,8 @@ class FixResult:
     applied: bool = False
     rank: int | None = None
     """How many candidates had been tried when the chosen one passed, itself included."""
+    origin: Origin | None = None
+    """Who proposed the patch; the engine may have done no more than rank it, or nothing."""
     passing: int = 0
     """How many of the tried candidates passed the check."""
     check: str = ""

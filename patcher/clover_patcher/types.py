@@ -98,6 +98,26 @@ class Location:
 
 
 @dataclass(frozen=True, slots=True)
+class Origin:
+    """Who proposed a candidate, and who only had a say in its rank."""
+
+    proposer: Literal["template", "tool", "model"] = "template"
+    name: str = ""
+    """Of the tool or the model."""
+    ranked_by: str = ""
+    """The model that scored it among others; empty for none."""
+
+    @property
+    def words(self) -> str:
+        """For people, as in "proposed by …"."""
+        who = {"template": "a template", "tool": f"{self.name} itself"}.get(
+            self.proposer, f"the model {self.name}"
+        )
+        by_another = self.ranked_by and (self.proposer, self.name) != ("model", self.ranked_by)
+        return f"{who}, ranked by the model {self.ranked_by}" if by_another else who
+
+
+@dataclass(frozen=True, slots=True)
 class Candidate:
     """A change worth trying: one or more edits, in one or more files, all or none of them.
 
@@ -117,6 +137,7 @@ class Candidate:
     """Higher is tried first; location score, model and template prior together."""
     proposer: str = "templates"
     """The name of the `Proposer` that made it."""
+    origin: Origin = Origin()
 
     @property
     def path(self) -> str:

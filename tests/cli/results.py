@@ -8,7 +8,7 @@ from typing import Any
 from clover_patcher.edits import FileChange
 from clover_patcher.fix import FixResult
 from clover_patcher.request import Explanation
-from clover_patcher.types import EngineUse, Location
+from clover_patcher.types import EngineUse, Location, Origin
 
 BEFORE = "# Größe\ndef f(x):\n    return x < 'ä'\n"
 AFTER = BEFORE.replace("<", "<=")
@@ -18,6 +18,7 @@ WHY = Explanation(
     place="pkg/größe 1.py:3 was suspected because Ochiai 1.00",
     change="The change (operator) gives `return x <= 'ä'`",
     validation="The whole check passes with it",
+    proposer="a template, ranked by the model clover-nano",
     tests=("t.py::test",),
     kind="operator",
     prior=0.12,
@@ -42,6 +43,7 @@ def fixed(before: bytes = BEFORE.encode(), after: bytes = AFTER.encode(), **more
         "rank": 11,
         "passing": 1,
         "engine": EngineUse(calls=3, detail="clover-nano"),
+        "origin": Origin("template", "", "clover-nano"),
         "explanation": WHY,
         "fix_id": "20260101-000000-00000",
         "root": Path("/repo with space"),

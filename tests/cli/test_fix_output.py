@@ -11,7 +11,7 @@ import pytest
 
 from clover_code import fix_output as output
 from clover_code.fix_screen import Screen
-from clover_patcher.types import EngineUse
+from clover_patcher.types import EngineUse, Origin
 
 from .results import AFTER, BEFORE, SUSPECTS, WHY, fixed, unfixed
 
@@ -84,12 +84,30 @@ def test_a_prediction() -> None:
     found, missing = read_predictions("\n".join(lines))
     assert found["instance_id"] == "a__b-1"
     assert found["model_name_or_path"].startswith("clover-code-")
-    assert found["model_name_or_path"].endswith("-clover-nano")
+    assert found["model_name_or_path"].endswith("-templates-ranked-by-clover-nano")
     assert not set(found["model_name_or_path"]) & set(" /:()")
     assert found["model_patch"].encode() == fixed().patch
     assert missing["model_patch"] == ""
-    without = output.prediction(fixed(engine=EngineUse(detail="no engine")), "x")
-    assert "engine" not in without["model_name_or_path"]
+
+
+@pytest.mark.parametrize(
+    "origin,end",
+    [
+        (Origin(), "-templates"),
+        (Origin("template", "", "a"), "-templates-ranked-by-a"),
+        (Origin("model", "Big/Coder 7b", "Big/Coder 7b"), "-Big_Coder_7b"),
+        (Origin("tool", "ruff"), "-ruff"),
+    ],
+)
+def test_who_proposed_the_patch_is_named_and_not_the_engine_at_hand(
+    origin: Origin, end: str
+) -> None:
+    result = fixed(origin=origin, engine=EngineUse(calls=3, detail="configured"))
+    name = output.prediction(result, "x")["model_name_or_path"]
+    assert name.endswith(end) and "configured" not in name
+    said = output.as_json(result)["provenance"]
+    assert said["proposed_by"] == origin.proposer
+    assert (said["name"] or "", said["ranked_by"] or "") == (origin.name, origin.ranked_by)
 
 
 def shown(capfd: pytest.CaptureFixture[str], result: Any, **more: bool) -> tuple[str, list[str]]:

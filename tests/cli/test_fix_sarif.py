@@ -32,7 +32,7 @@ KNOWN = {
         set(),
         {"startLine", "startColumn", "endLine", "endColumn", "byteOffset", "byteLength"},
     ),
-    "fix": ({"artifactChanges"}, {"description"}),
+    "fix": ({"artifactChanges"}, {"description", "properties"}),
     "artifactChange": ({"artifactLocation", "replacements"}, set()),
     "replacement": ({"deletedRegion"}, {"insertedContent"}),
     "artifactContent": (set(), {"text", "binary"}),

@@ -28,7 +28,8 @@ COMMAND = [sys.executable, "-m", "clover_code.main", "fix"]
 KEYS = {
     *("schema", "status", "exit_code", "error", "notes", "applied", "fix_id", "commit"),
     *("patch", "patch_base64", "root", "file", "line", "files", "candidates_tried"),
-    *("candidates_passing", "rank", "seconds", "engine", "explanation", "suspects", "log"),
+    *("candidates_passing", "rank", "seconds", "engine", "provenance", "explanation"),
+    *("suspects", "log"),
 }
 """The documented schema: a key may be added, none may go."""
 

@@ -19,7 +19,7 @@ STORY = Story(
     place="pkg/prog.py:2",
     change="The change (operator) gives `return x * 2`",
     validation="The whole check passes with it",
-    model="clover-nano",
+    proposer="the model clover-nano",
 )
 
 

@@ -217,15 +217,21 @@ class _Routed:
                     if provider.missed():
                         self._changed()
                     continue
-                if provider.succeeded(getattr(result, "model", "")):
+                if provider.succeeded(result.model):
                     self._changed()
-                return result
+                return result if result.model else replace(result, model=_model(provider))
         if late is not None:
             return late
         if last is not None:
             raise type(last)(*last.args)
         first = self._providers[0]
         raise EngineUnavailable(f"{first.name}: {first.error or 'not available'}")
+
+
+def _model(provider: Provider) -> str:
+    """The name of the model that has just answered, else of its engine."""
+    health = provider.health()
+    return (health.model or health.name if health else "") or provider.name
 
 
 def _asked(

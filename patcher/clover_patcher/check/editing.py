@@ -54,6 +54,9 @@ class Editor:
 def drop_bytecode(sources: Iterable[Path]) -> None:
     """Forgets compiled forms of files: their time and size may look unchanged after an edit."""
     for source in sources:
+        folder = source.parent / "__pycache__"
+        if folder.is_symlink():  # what it shows is not part of the copy
+            continue
         pattern = f"{glob.escape(source.stem)}.*.pyc"
-        for compiled in (source.parent / "__pycache__").glob(pattern):
+        for compiled in folder.glob(pattern):
             compiled.unlink(missing_ok=True)

@@ -29,6 +29,7 @@ from clover_patcher.types import (
     Diagnostic,
     Edit,
     Frame,
+    Origin,
     Outcome,
     Status,
     TestCoverage,
@@ -152,7 +153,9 @@ class LintRunner(Prepared):
             return []
         replacements = [part for _, fix in self._fixes for part in fix]
         found = tool_candidate(path, data, self.targets[0].line, replacements)
-        return [found] if found is not None else []
+        if found is None:
+            return []
+        return [replace(found, origin=Origin("tool", self.linter.name))]
 
     def trace(self) -> list[TestCoverage]:
         """Nothing: a linter does not run the program."""

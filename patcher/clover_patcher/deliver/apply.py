@@ -8,6 +8,7 @@ the ones we replaced belong to the user, and are never written over.
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -16,7 +17,7 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Literal
 
-from clover_patcher.deliver.journal import Entry, FileRecord, Journal, State, backup_of
+from clover_patcher.deliver.journal import Entry, FileRecord, Journal, State, backup_of, near_target
 from clover_patcher.edits import FileChange, expect, overwrite, safe_path, sha256, stage
 from clover_patcher.errors import PatcherError, TreeChanged, UsageError
 
@@ -82,11 +83,18 @@ def write_recorded(
     return entry
 
 
-def recover(journal: Journal, then: Then = lambda entry: None) -> list[Recovered]:
-    """Settles what killed processes left pending; does nothing while another process writes."""
+def recover(
+    journal: Journal,
+    then: Then = lambda entry: None,
+    ours: Callable[[Entry], bool] = lambda entry: True,
+) -> list[Recovered]:
+    """Settles what killed processes left pending; does nothing while another process writes.
+
+    Records that are not `ours` (of a working tree that is gone, or of none) stay as they are.
+    """
     settled = []
     with suppress(UsageError), journal.locked(wait_s=0):
-        for entry in journal.entries("pending"):
+        for entry in filter(ours, journal.entries("pending")):
             try:
                 settled.append(_settle(journal, entry, then))
             except (OSError, PatcherError) as exc:
@@ -112,9 +120,27 @@ def _staging(journal: Journal, entry: Entry, number: int, target: Path) -> str |
 
 def _put(file: FileRecord, target: Path, data: bytes) -> None:
     if file.staged:
-        os.replace(file.staged, target)
+        _move(Path(file.staged), target)
     else:
         overwrite(target, data)
+
+
+def _move(prepared: Path, target: Path) -> None:
+    """Puts prepared content in place of a file with one rename.
+
+    Equal devices do not make sure that files can be moved (mounts, quotas, encryption): where
+    they cannot, the content is prepared again beside the file.
+    """
+    try:
+        os.replace(prepared, target)
+    except OSError as exc:
+        near = near_target(prepared, target)
+        if exc.errno != errno.EXDEV or prepared == near:
+            raise
+        near.unlink(missing_ok=True)
+        stage(target, prepared.read_bytes(), near)
+        os.replace(near, target)
+        prepared.unlink()
 
 
 def _take_back(journal: Journal, entry: Entry, state: State) -> None:
@@ -185,7 +211,7 @@ def _restore(journal: Journal, entry: Entry, found: Sequence[Found]) -> None:
             back = backup_of(Path(file.staged))
             back.unlink(missing_ok=True)
             stage(target, before, back)
-            os.replace(back, target)
+            _move(back, target)
         else:
             overwrite(target, before)
 

@@ -14,28 +14,31 @@ Whoever moves records holds the lock, which ends with its process. Nothing here 
 
 from __future__ import annotations
 
-import errno
-import fcntl
 import json
 import os
+import re
 import secrets
 import shutil
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any, Literal
 
 from clover_patcher.edits import FileChange, sha256
 from clover_patcher.errors import UsageError
+from clover_patcher.repository.locks import try_lock
 
 KEPT = 20
 """So many fixes are kept for undo, and so many conflicts for the user."""
 _LOCK_WAIT_S = 10.0
 _ENTRY, _COMMIT = "entry.json", "commit.json"
+_BACK = "-back"
 
 State = Literal["new", "pending", "done", "conflicts"]
+_STATES: tuple[State, ...] = ("new", "pending", "done", "conflicts")
+_ID = re.compile(r"[0-9]{8}-[0-9]{6}-[0-9a-f]{5}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,10 +111,9 @@ class Journal:
 
     def staged(self, entry: Entry, number: int, target: Path) -> Path:
         """Where the new content of `target` can wait so that one rename puts it in place."""
-        own = self.folder / "new"
-        if own.stat().st_dev == target.parent.stat().st_dev:
+        if _mount(self.folder / "new") == _mount(target.parent):
             return self.folder / f"staged-{entry.id}-{number}"
-        return target.parent / f".clover-{entry.id}-{number}.tmp"
+        return beside(entry, number, target)
 
     def prepare(self, entry: Entry, changed: Sequence[FileChange]) -> Entry:
         """Writes a record to disk, as new. `entry` lacks the digests, which are filled in."""
@@ -158,7 +160,9 @@ class Journal:
         found = []
         for folder in sorted(self.folder.glob(f"{state}/*")):
             with suppress(OSError, ValueError, TypeError, KeyError):
-                found.append(_parse(json.loads((folder / _ENTRY).read_bytes())))
+                entry = _parse(json.loads((folder / _ENTRY).read_bytes()))
+                if entry.id == folder.name and self._is_consistent(entry):
+                    found.append(entry)
         return found
 
     def note_commit(self, entry: Entry, commit: str, rewritten: dict[str, str]) -> None:
@@ -182,10 +186,9 @@ class Journal:
         The lock must be held: then nobody else prepares anything.
         """
         for entry in [*self.entries("new"), *self.entries("conflicts")]:
-            for staged in [Path(file.staged) for file in entry.files if file.staged]:
-                staged.unlink(missing_ok=True)
-                backup_of(staged).unlink(missing_ok=True)
-        needed = {file.staged for entry in self.entries("pending") for file in entry.files}
+            for prepared in self._prepared(entry):
+                prepared.unlink(missing_ok=True)
+        needed = {str(path) for entry in self.entries("pending") for path in self._prepared(entry)}
         for leftover in [*self.folder.glob("new/*"), *self.folder.glob("staged-*")]:
             if str(leftover) not in needed:
                 self._remove(leftover)
@@ -197,16 +200,40 @@ class Journal:
         for entry in self.entries("conflicts")[:-KEPT]:
             self._remove(self._path(entry.id, "conflicts"))
 
+    def _prepared(self, entry: Entry) -> Iterator[Path]:
+        """Where content of a record's files may wait. Always of our own naming: see `_parse`."""
+        for number, file in enumerate(entry.files):
+            if file.staged:
+                places = {Path(file.staged), beside(entry, number, Path(entry.root) / file.path)}
+                yield from (p for place in places for p in (place, backup_of(place)))
+
     def _path(self, mark: str, state: State) -> Path:
         return self.folder / state / mark
 
+    def _is_consistent(self, entry: Entry) -> bool:
+        """Whether a record names only files that we would have named: others are not removed."""
+        if _ID.fullmatch(entry.id) is None:
+            return False
+        for number, file in enumerate(entry.files):
+            parts = PurePosixPath(file.path).parts
+            if not parts or parts[0] == "/" or ".." in parts:
+                return False
+            own = self.folder / f"staged-{entry.id}-{number}"
+            allowed = (own, beside(entry, number, Path(entry.root) / file.path))
+            if file.staged is not None and Path(file.staged) not in allowed:
+                return False
+        return True
+
     def _remove(self, path: Path) -> None:
-        if path.is_dir():
+        if path.is_dir() and not path.is_symlink():
             shutil.rmtree(path, ignore_errors=True)
         else:
             path.unlink(missing_ok=True)
 
     def _open_lock(self) -> int:
+        for folder in (self.folder, *(self.folder / state for state in _STATES)):
+            if folder.is_symlink():
+                raise UsageError(f"{folder} is a symbolic link: remove it, nothing is kept there")
         try:
             (self.folder / "new").mkdir(mode=0o700, parents=True, exist_ok=True)
             return os.open(self.folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -216,9 +243,23 @@ class Journal:
             ) from exc
 
 
+def beside(entry: Entry, number: int, target: Path) -> Path:
+    """Where new content waits in the folder of its file, if it cannot wait anywhere else."""
+    return target.parent / f".clover-{entry.id}-{number}.tmp"
+
+
+def near_target(prepared: Path, target: Path) -> Path:
+    """The place in the folder of its file for content that waits in `prepared` now."""
+    if prepared.name.startswith(".clover-"):
+        return prepared
+    name = prepared.name.removeprefix("staged-")
+    near = target.parent / f".clover-{name.removesuffix(_BACK)}.tmp"
+    return backup_of(near) if name.endswith(_BACK) else near
+
+
 def backup_of(staged: Path) -> Path:
     """Where old content waits on its way back, for a file whose new content waited in `staged`."""
-    return staged.with_name(staged.name + "-back")
+    return staged.with_name(staged.name + _BACK)
 
 
 def _parse(said: dict[str, Any]) -> Entry:
@@ -226,14 +267,23 @@ def _parse(said: dict[str, Any]) -> Entry:
     return Entry(files=files, **said)
 
 
+def _mount(folder: Path) -> tuple[int, str]:
+    """Stands for the mount that a folder is on: one device can be mounted in several places."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        device, mount = os.fstat(handle).st_dev, ""
+        with suppress(OSError), open(f"/proc/self/fdinfo/{handle}") as lines:  # Linux only
+            mount = next((line for line in lines if line.startswith("mnt_id:")), "")
+        return device, mount
+    finally:
+        os.close(handle)
+
+
 def _try_lock(lock: int) -> bool:
     try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return try_lock(lock)
     except OSError as exc:
-        if exc.errno in (errno.EAGAIN, errno.EACCES):
-            return False
         raise UsageError(f"cannot lock files in the git directory: {exc.strerror}") from exc
-    return True
 
 
 def _write(path: Path, data: bytes) -> None:

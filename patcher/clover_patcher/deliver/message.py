@@ -31,13 +31,13 @@ class Story:
     """What was changed, in a sentence without its full stop."""
     validation: str
     """How the patch was validated, in a sentence without its full stop."""
-    model: str
-    """The model that took part; empty for none."""
+    proposer: str
+    """Who proposed the patch, as `Origin.words` says it."""
 
     @classmethod
-    def of(cls, why: Explanation, check: str, place: str, model: str) -> Story:
+    def of(cls, why: Explanation, check: str, place: str, proposer: str) -> Story:
         """The story that an explanation tells."""
-        return cls(why.tests, check, why.failure, place, why.change, why.validation, model)
+        return cls(why.tests, check, why.failure, place, why.change, why.validation, proposer)
 
     @property
     def title(self) -> str:
@@ -70,10 +70,9 @@ def commit_message(story: Story, fix_id: str) -> str:
     """The message: what failed, what was changed, how it was validated, and trailers."""
     paragraphs = [f"{story.failure}.", f"{story.change}.", f"{story.validation}."]
     body = "\n\n".join(_wrapped(text) for text in paragraphs)
-    model = f" ({_plain(story.model)})" if story.model else " (no model)"
     trailers = [
         f"Validated-by: {_plain(story.check)}",
-        f"Assisted-by: {tool()}{model}",
+        f"Assisted-by: {tool()} ({_plain(story.proposer)})",
         f"{TRAILER}: {fix_id}",
     ]
     return f"fix: {story.title}\n\n{body}\n\n" + "\n".join(trailers) + "\n"

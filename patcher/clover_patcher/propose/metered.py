@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Future
+from dataclasses import replace
 from typing import Protocol, TypeVar
 
 from clover_engine.api import (
@@ -31,6 +32,7 @@ class _Result(Protocol):
 
 
 Result = TypeVar("Result", bound=_Result)
+Named = TypeVar("Named", ScoreResult, ClozeResult)
 
 
 class MeteredEngine:
@@ -43,6 +45,8 @@ class MeteredEngine:
         self._calls = 0
         self._seconds = 0.0
         self._stats = DecodeStats()
+        self._answered: dict[str, None] = {}
+        """Models that did, in order."""
         self._health: Future[Health] = Future()
 
     def warm_up(self) -> None:
@@ -58,10 +62,10 @@ class MeteredEngine:
         return self._count(lambda: self._engine.infill(request, cancel or self._token))
 
     def score(self, request: ScoreRequest, cancel: CancelToken | None = None) -> ScoreResult:
-        return self._count(lambda: self._engine.score(request, cancel or self._token))
+        return self._named(self._count(lambda: self._engine.score(request, cancel or self._token)))
 
     def cloze(self, request: ClozeRequest, cancel: CancelToken | None = None) -> ClozeResult:
-        return self._count(lambda: self._engine.cloze(request, cancel or self._token))
+        return self._named(self._count(lambda: self._engine.cloze(request, cancel or self._token)))
 
     def health(self) -> Health:
         return self._engine.health()
@@ -85,7 +89,20 @@ class MeteredEngine:
                 },
             )
 
+    def _named(self, result: Named) -> Named:
+        """The result with the name of the model that answered."""
+        model = result.model or self._expected() or self._engine.health().name
+        with self._lock:
+            self._answered[model] = None
+        return replace(result, model=model)
+
     def _detail(self) -> str:
+        """Who answered; before anybody did, who is expected to."""
+        if self._answered:
+            return ", ".join(self._answered)
+        return self._expected()
+
+    def _expected(self) -> str:
         if not self._health.done() or self._health.exception():
             return ""
         health = self._health.result()

@@ -7,6 +7,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import count
+from typing import Literal
 
 from clover_patcher.propose.names import Scopes
 from clover_patcher.propose.rank import (
@@ -20,7 +21,7 @@ from clover_patcher.propose.rules.syntax import propose_syntax
 from clover_patcher.propose.syntax import Source, Statement, load_source
 from clover_patcher.propose.templates import PRIORS, Proposal, Site, Slot, fill_slot, propose
 from clover_patcher.propose.validity import Checker
-from clover_patcher.types import Candidate, Location
+from clover_patcher.types import Candidate, Location, Origin
 
 _BEST_PRIOR = math.log(max(prior for kind, prior in PRIORS.items() if kind != "syntax"))
 """No template's log prior is above this: what a line not looked at yet could hold."""
@@ -43,6 +44,10 @@ class Item:
     """None until checked."""
     gone: bool = False
     """Handed out already."""
+    proposed_by: str = ""
+    """The model whose text it is; empty for a template's."""
+    ranked_by: str = ""
+    """The model that scored it."""
 
 
 @dataclass(slots=True, eq=False)
@@ -147,13 +152,17 @@ class CandidatePool:
             item.valid = self._is_new(item) and self._means_something(item)
         return item.valid
 
-    def add_fill(self, slots: SlotItems, text: str, kind: str, weight: float) -> Item | None:
+    def add_fill(
+        self, slots: SlotItems, text: str, kind: str, weight: float, model: str
+    ) -> Item | None:
         """A text that the model proposes for a slot; None if it is known there already."""
         if any(item.proposal.fill == text for item in slots.items):
             return None
         prior = math.log(PRIORS[kind] * weight)
         proposal = replace(fill_slot(slots.source, slots.slot, text, kind), log_prior=prior)
-        return self._add(slots.source, slots.statement, slots.location, proposal)
+        item = self._add(slots.source, slots.statement, slots.location, proposal)
+        item.proposed_by = model
+        return item
 
     def score(self, item: Item, score: ModelScore) -> None:
         """Gives a candidate its real priority."""
@@ -278,4 +287,6 @@ def _candidate(item: Item) -> Candidate | None:
         text = source.slice(low, p.start) + p.new + source.slice(p.end, high)
     line = source.line_of(min(p.start, max(0, len(source.code) - 1)))
     logprob = item.score.logprob if item.score else None
-    return Candidate((edit,), line, p.kind, text, logprob, item.priority)
+    proposer: Literal["template", "model"] = "model" if item.proposed_by else "template"
+    origin = Origin(proposer, item.proposed_by, item.ranked_by)
+    return Candidate((edit,), line, p.kind, text, logprob, item.priority, origin=origin)

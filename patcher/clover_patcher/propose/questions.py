@@ -50,6 +50,8 @@ class _Answer:
     question: _Question
     logprobs: dict[str, float]
     fills: tuple[str, ...] = ()
+    model: str = ""
+    """Which one answered."""
 
 
 class Questions:
@@ -141,11 +143,13 @@ class Questions:
         if question.cloze:
             top = self._options.cloze_top
             request = ClozeRequest(prefix, original, suffix, top=top, deadline_s=limit)
-            fills = {f.text: f.logprob for f in engine.cloze(request, self._cancel).fills}
-            return _Answer(question, fills, tuple(fills))
+            filled = engine.cloze(request, self._cancel)
+            fills = {f.text: f.logprob for f in filled.fills}
+            return _Answer(question, fills, tuple(fills), filled.model)
         score = ScoreRequest(prefix, suffix, texts, original, limit)
-        pairs = zip(texts, engine.score(score, self._cancel).logprobs, strict=True)
-        return _Answer(question, {t: v for t, v in pairs if v is not None})
+        scored = engine.score(score, self._cancel)
+        pairs = zip(texts, scored.logprobs, strict=True)
+        return _Answer(question, {t: v for t, v in pairs if v is not None}, model=scored.model)
 
     def _finish(self, until: float) -> bool:
         """Takes in the running question's answer; False if it is not there in time."""
@@ -180,10 +184,13 @@ class Questions:
         slots.logprobs.update(answer.logprobs)
         known = {plain_fill(item.proposal) for item in slots.items}
         for rank, text in enumerate(text for text in answer.fills if text not in known):
-            self._pool.add_fill(slots, text, "cloze", 1.0 / (2 + rank))
+            self._pool.add_fill(slots, text, "cloze", 1.0 / (2 + rank), answer.model)
         scores = model_scores(slots.logprobs, plain(slots.slot.original))
         for item in slots.items:
-            if (score := scores.get(plain_fill(item.proposal))) is not None:
+            text = plain_fill(item.proposal)
+            if text in answer.logprobs and not item.gone:
+                item.ranked_by = answer.model
+            if (score := scores.get(text)) is not None:
                 self._pool.score(item, score)
 
 

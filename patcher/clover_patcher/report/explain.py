@@ -45,6 +45,7 @@ def explain(
         failure=f"Failing before: {describe_failures(baseline)}",
         place=f"{place} was suspected because {_reasons(candidate, locations)}{ranked}",
         change=f"The change ({candidate.kind}) gives `{_one_line(candidate.text)}`",
+        proposer=candidate.origin.words,
         validation=(
             "The whole check passes with it in a fresh copy of the tree, from a cold start, "
             f"after {tried} candidate{'s' * (tried != 1)} {'were' if tried != 1 else 'was'} "

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -23,6 +24,7 @@ from clover_patcher.types import Candidate, Outcome, Validation
 FORMAT = 1
 KEPT = 20
 """So many logs are kept where no file is named."""
+_OWN_NAME = re.compile(r"[0-9]{8}-[0-9]{6}-[0-9]+\.jsonl")
 
 
 class Ended(Protocol):
@@ -150,7 +152,8 @@ class RunLog:
 def _new_log(folder: Path) -> Path:
     """A path for the log of a run that names none; the oldest logs in `folder` are removed."""
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    for old in sorted(folder.glob("*.jsonl"))[: 1 - KEPT]:
+    ours = [path for path in folder.glob("*.jsonl") if _OWN_NAME.fullmatch(path.name)]
+    for old in sorted(ours)[: 1 - KEPT]:
         old.unlink(missing_ok=True)
     stamp = time.strftime("%Y%m%d-%H%M%S", time.gmtime())
     return folder / f"{stamp}-{os.getpid()}.jsonl"

@@ -15,8 +15,12 @@ had typed it, with their hooks, filters and configuration.
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import os
+import re
+import shutil
+import subprocess
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -29,6 +33,10 @@ from clover_patcher.errors import UsageError
 
 if TYPE_CHECKING:
     from git import Repo
+
+OLDEST_GIT = (2, 31)
+"""Older ones take no configuration from the environment (GIT_CONFIG_COUNT): the repository's own
+programs would run."""
 
 _KEPT = frozenset(
     {"GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM", "GIT_CONFIG_NOSYSTEM", "GIT_EXEC_PATH"}
@@ -72,8 +80,10 @@ class Repository:
     def open(cls, start: Path) -> Repository:
         """Finds the repository around `start`.
 
-        Raises `UsageError`: no repository, a bare one, one that git refuses, git not installed.
+        Raises `UsageError`: no repository, a bare one, one that git refuses, git not installed or
+        too old.
         """
+        require_git()
         with _repo(start, search=True) as repo:
             if _git(repo, "rev_parse", "--is-bare-repository").strip() == b"true":
                 raise UsageError(
@@ -146,6 +156,32 @@ class Repository:
                 _git(repo, "symbolic_ref", "HEAD", name)
             else:
                 _git(repo, "update_ref", "--no-deref", "HEAD", name)
+
+
+def require_git() -> None:
+    """Raises `UsageError` where git is missing, or older than `OLDEST_GIT`."""
+    program = shutil.which("git")
+    if program is None:
+        raise UsageError("git was not found: install git and put it on PATH")
+    info = os.stat(program)
+    said = _version_of(program, info.st_mtime_ns, info.st_size)
+    found = re.match(r"git version (\d+)\.(\d+)", said)
+    if found is None:
+        raise UsageError(f"{program} does not say its version ({said!r}): put git first on PATH")
+    if (int(found[1]), int(found[2])) < OLDEST_GIT:
+        wanted = ".".join(map(str, OLDEST_GIT))
+        version = said.removeprefix("git version ")
+        raise UsageError(f"git {version} is too old: install git {wanted} or newer ({program})")
+
+
+@functools.cache
+def _version_of(program: str, mtime_ns: int, size: int) -> str:
+    """What a program of that time and size says of itself."""
+    try:
+        done = subprocess.run([program, "version"], capture_output=True, timeout=20)
+    except (OSError, subprocess.SubprocessError) as exc:
+        return str(exc)
+    return done.stdout.decode("utf-8", "replace").strip()
 
 
 def _files(root: Path, prefix: str = "") -> set[str]:

@@ -17,9 +17,9 @@ What is different in a copy, and why:
 from __future__ import annotations
 
 import os
+import re
 import stat
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -33,6 +33,8 @@ _OWN_REFS = ("refs/bisect/", "refs/worktree/", "refs/rewritten/")
 """Refs that each worktree has for itself."""
 _OPERATIONS = ("rebase-merge", "rebase-apply", "sequencer")
 _KEPT_LOGS = frozenset({"logs/HEAD", "logs/refs/stash"})
+_SHARED = re.compile(r"sharedindex\.([0-9a-f]{40}|[0-9a-f]{64})")
+_PIECE = 1 << 20
 _HEX = frozenset(b"0123456789abcdef")
 
 Files = dict[str, tuple[bytes, int]]
@@ -91,10 +93,12 @@ class OwnGit:
                 made.add(folder)
             flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
             handle = os.open(os.path.join(top, name), flags, mode | 0o600)
-            with os.fdopen(handle, "wb", buffering=0) as file:
+            try:
                 view = memoryview(data)
                 while view:
-                    view = view[file.write(view) :]
+                    view = view[os.write(handle, view) :]
+            finally:
+                os.close(handle)
         if self.head is not None:
             Repository(tree, Path(top)).point_head(self.head)
 
@@ -111,8 +115,8 @@ def _state(own: Path) -> Files:
         found["HEAD"] = b"ref: " + os.fsencode(os.readlink(own / "HEAD")) + b"\n", 0o644
     index = found.get("index", (b"", 0))[0]
     for name in names:
-        mark = name.removeprefix("sharedindex.")
-        if mark != name and set(os.fsencode(mark)) <= _HEX and bytes.fromhex(mark) in index:
+        match = _SHARED.fullmatch(name)
+        if match and bytes.fromhex(match[1]) in index:
             found |= _file(own / name, name)
     return found
 
@@ -134,17 +138,11 @@ def _refs(common: Path, own: Path) -> Files:
 
 def _packed(packed: bytes, loose: Mapping[str, bytes]) -> bytes:
     """`packed-refs` with the loose refs in it, which count more."""
-    lines: dict[bytes, bytes] = {}
-    name = b""
-    for line in packed.split(b"\n"):
-        if line.startswith(b"^"):
-            lines[name] += line + b"\n"
-        elif line and not line.startswith(b"#"):
-            name = line.partition(b" ")[2]
-            lines[name] = line + b"\n"
-    for ref, data in loose.items():
-        lines[os.fsencode(ref)] = data.strip() + b" " + os.fsencode(ref) + b"\n"
-    return b"# pack-refs with: sorted \n" + b"".join(lines[name] for name in sorted(lines))
+    entries = packed.replace(b"\n^", b"\0^").split(b"\n")  # what a tag names belongs to it
+    lines = {e.partition(b"\0")[0].partition(b" ")[2]: e for e in entries if e and e[:1] != b"#"}
+    lines |= {os.fsencode(r): data.strip() + b" " + os.fsencode(r) for r, data in loose.items()}
+    text = b"\n".join(lines[name] for name in sorted(lines)).replace(b"\0^", b"\n^")
+    return b"# pack-refs with: sorted \n" + text + b"\n"
 
 
 def _logs(common: Path, own: Path) -> Files:
@@ -204,18 +202,27 @@ def _small_folder(folder: Path, name: str, most: int | None) -> Files | None:
     for at, _, names in os.walk(top):
         below = name + at[len(top) :]
         for file in names:
-            found |= _file(Path(at, file), f"{below}/{file}")
+            found |= _file(f"{at}/{file}", f"{below}/{file}")
             if most is not None and len(found) > most:
                 return None
     return found
 
 
-def _file(path: Path, name: str) -> Files:
+def _file(path: Path | str, name: str) -> Files:
     """A plain file, or what a link to one shows; nothing for locks, and where there is none."""
     if name.endswith(".lock"):
         return {}
-    with suppress(OSError), open(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:
-        info = os.fstat(file.fileno())
-        if stat.S_ISREG(info.st_mode):
-            return {name: (file.read(), stat.S_IMODE(info.st_mode))}
-    return {}
+    try:
+        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return {}
+    try:
+        info = os.fstat(handle)
+        if not stat.S_ISREG(info.st_mode):
+            return {}
+        pieces = [os.read(handle, info.st_size + 1)]
+        while pieces[-1]:
+            pieces.append(os.read(handle, _PIECE))
+        return {name: (b"".join(pieces), stat.S_IMODE(info.st_mode))}
+    finally:
+        os.close(handle)

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from lsprotocol import types
 
-from clover_lsp.connection.processes import is_alive
+from clover_lsp.connection.processes import _is_alive_on_windows, is_alive
 from clover_lsp.connection.transport import FrameError, parse, read_frame
 
 CLIENT, FUZZ = sys.modules["lsp_client"], sys.modules["lsp_fuzz"]
@@ -175,3 +175,36 @@ def test_41_the_server_of_a_killed_client_ends(tmp_path: Path) -> None:
     CLIENT.until(lambda: not is_alive(server))
     os.close(writing)
     os.close(reading)
+
+
+class Windows:
+    """As much of the Windows API as one question takes."""
+
+    def __init__(self, code: int | None, error: int = 87) -> None:
+        self.code, self.error, self.closed = code, error, 0
+
+    def OpenProcess(self, access: int, inherit: bool, process: int) -> int:
+        assert (access, inherit) == (0x1000, False)
+        return 0 if self.code is None else 77
+
+    def GetLastError(self) -> int:
+        return self.error
+
+    def GetExitCodeProcess(self, handle: Any, code: Any) -> int:
+        code._obj.value = self.code
+        return 1
+
+    def CloseHandle(self, handle: Any) -> None:
+        self.closed += 1
+
+
+@pytest.mark.parametrize(
+    "windows,alive",
+    [(Windows(259), True), (Windows(0), False), (Windows(None), False), (Windows(None, 5), True)],
+)
+def test_on_windows_a_process_is_asked_after_without_a_signal(
+    windows: Windows, alive: bool
+) -> None:
+    """Running, ended, gone, and another user's."""
+    assert _is_alive_on_windows(4321, windows) is alive
+    assert windows.closed == (windows.code is not None)

@@ -450,3 +450,22 @@ def test_imports_from_the_original_are_reported(start: Start, tmp_path: Path) ->
     runner = start(files, original_root=original)
     runner.baseline()
     assert runner.imported_outside == ("program",)
+
+
+def test_where_children_cannot_be_waited_for_without_reaping_them(
+    start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`os.waitid` is missing on macOS before Python 3.13."""
+    (tmp_path / "site/sitecustomize.py").parent.mkdir()
+    (tmp_path / "site/sitecustomize.py").write_text("import os\n\ndel os.waitid\n")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "site"))
+    marker = f"600.{os.getpid()}"
+    spawn = f"import subprocess; subprocess.Popen(['sleep', '{marker}'])"
+    runner = start({"program.py": PROGRAM, "test_program.py": TESTS}, timeout_s=2.0)
+    assert runner.baseline().status == "failed"
+    assert runner.run([_body(runner, "return 2")]).status == "passed"
+    assert runner.run([_body(runner, "while True: pass")]).status == "timeout"
+    assert runner.run([_body(runner, f"{spawn}\nreturn 2")]).status == "passed"
+    assert _gone(marker)
+    assert runner.run([_body(runner, "import os; os._exit(3)")]).status != "passed"
+    assert runner.run([_body(runner, "return 3")]).status == "failed"

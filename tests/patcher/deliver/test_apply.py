@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
+import subprocess
+import sys
 from itertools import count
 from pathlib import Path
 
@@ -310,3 +313,76 @@ def test_a_link_in_place_of_a_file_is_left_alone(halfway: Place) -> None:
     assert "a.py changed since" in found.message
     assert (halfway.tree / "a.py").is_symlink()
     assert (halfway.tree / "deep/b.py").read_bytes() == OLD["deep/b.py"]
+
+
+def refuse_moves(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As where quotas or encryption keep files apart that are on one device."""
+    real = os.replace
+
+    def replace(source: Path | str, target: Path | str) -> None:
+        if Path(source).parent == place.journal.folder:
+            raise OSError(errno.EXDEV, os.strerror(errno.EXDEV))
+        real(source, target)
+
+    monkeypatch.setattr(os, "replace", replace)
+
+
+def test_files_that_cannot_be_moved_into_the_tree_are_prepared_there(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refuse_moves(place, monkeypatch)
+    (place.tree / "a.py").chmod(0o751)
+    place.write()
+    assert place.state == "new"
+    assert stat.S_IMODE((place.tree / "a.py").stat().st_mode) == 0o751
+    place.require_clean()
+
+
+def test_a_kill_is_survived_there_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    states = set()
+    for step in count(1):
+        place = Place(tmp_path / str(step))
+        with monkeypatch.context() as patch:
+            refuse_moves(place, patch)
+            ended = finishes(place.write, step, place.folder)
+            place.recover()
+        assert place.state in ("old", "new"), step
+        states.add(place.state)
+        with place.journal.locked():
+            place.journal.clean()
+        place.require_clean()
+        if ended:
+            break
+    assert states == {"old", "new"}
+
+
+BOUND = """
+import sys
+from pathlib import Path
+from clover_patcher.deliver.apply import write_recorded
+from clover_patcher.deliver.journal import Entry, Journal
+from clover_patcher.edits import FileChange
+tree, changes = Path(sys.argv[1]), [FileChange("src/a.py", b"old", b"new")]
+journal = Journal(tree / ".git")
+assert (tree / "src").stat().st_dev == (tree / ".git").stat().st_dev
+with journal.locked():
+    entry = write_recorded(journal, Entry.make(tree, "a fix"), changes)
+print(entry.files[0].staged)
+"""
+
+
+def test_a_folder_that_is_mounted_from_the_same_device(tmp_path: Path) -> None:
+    for name in ("elsewhere", "tree/src", "tree/.git"):
+        (tmp_path / name).mkdir(parents=True)
+    (tmp_path / "elsewhere/a.py").write_text("old")
+    command = f'mount --bind elsewhere tree/src && exec {sys.executable} -c "$0" "$PWD/tree"'
+    apart = ["unshare", "--user", "--map-root-user", "--mount"]
+    if subprocess.run([*apart, "true"], capture_output=True).returncode:
+        pytest.skip("no user namespaces here")
+    done = subprocess.run(
+        [*apart, "sh", "-c", command, BOUND], cwd=tmp_path, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith(str(tmp_path / "tree/src/.clover-"))
+    assert (tmp_path / "elsewhere/a.py").read_text() == "new"
+    assert os.listdir(tmp_path / "elsewhere") == ["a.py"]

@@ -50,7 +50,7 @@ def test_the_message_says_what_failed_what_changed_and_how_it_was_validated(
     trailers = patched.git("log", "-1", "--format=%(trailers:only)").splitlines()
     assert trailers[0] == "Validated-by: pytest -q tests"
     assert trailers[1].startswith("Assisted-by: clover-code ")
-    assert trailers[1].endswith(" (clover-nano)")
+    assert trailers[1].endswith(" (the model clover-nano)")
     assert trailers[2:] == [f"Clover-Fix: {done.id}", ""]
 
 

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import json
+import os
 import subprocess
 import sys
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
 
 from clover_patcher.deliver.apply import write_recorded
-from clover_patcher.deliver.journal import Entry, Journal
+from clover_patcher.deliver.journal import Entry, FileRecord, Journal
 from clover_patcher.deliver.recovery import tidy
-from clover_patcher.edits import FileChange
+from clover_patcher.edits import FileChange, sha256
 from clover_patcher.errors import UsageError
 from clover_patcher.repository.leftovers import leftovers
+from clover_patcher.repository.owned import claim
 
 ODD = "d/caf\udce9 \n 漢.py"
 
@@ -88,10 +92,15 @@ def test_leftovers_are_seen_and_tidied(make_repo, temporary_root: Path) -> None:
     make_repo.git(root, "worktree", "add", "-q", str(linked))
     clover = root / ".git/clover"
     for place in (root, root / "sub", linked):
-        for leftover in (clover / "new/half", temporary_root / "clover-fix-gone"):
+        for number in range(2):
             assert not leftovers(place)
-            leftover.mkdir(parents=True)
-            (leftover / "lock").touch()
+            leftover = clover / "new/half"
+            if number:
+                left = claim(temporary_root, root)
+                os.close(left.lock)
+                leftover = left.folder
+            else:
+                leftover.mkdir(parents=True)
             assert leftovers(place)
             assert tidy(place) == []
             assert not leftover.exists()
@@ -136,3 +145,63 @@ def _refuse_second():  # the fourth look: two before anything, one before each f
             raise problem
 
     return expect
+
+
+def forge(journal: Journal, state: str, name: str, entry: Entry, *texts: bytes) -> None:
+    """A record that somebody else wrote into the folder, from an archive that was unpacked say."""
+    folder = journal.folder / state / name
+    folder.mkdir(parents=True)
+    (folder / "entry.json").write_text(json.dumps(asdict(entry)))
+    for number, text in enumerate(texts):
+        (folder / f"{number // 2}.{'after' if number % 2 else 'before'}").write_bytes(text)
+
+
+@pytest.mark.parametrize("state", ["new", "pending", "done", "conflicts"])
+def test_no_record_leads_to_the_removal_of_a_users_file(
+    make_repo, temporary_root: Path, tmp_path: Path, state: str
+) -> None:
+    root = make_repo({"a.py": "x = 1\n"})
+    journal = Journal(root / ".git")
+    precious = tmp_path / "precious"
+    precious.mkdir()
+    (precious / "thesis.txt").write_text("ten years\n")
+    good = Entry.make(root, "a fix")
+    file = FileRecord("a.py", "", "", str(precious / "thesis.txt"))
+    out = FileRecord("../precious/thesis.txt", "", "", None)
+    up = os.path.relpath(precious, journal.folder / state)
+    forge(journal, state, "1", replace(good, id="1", files=(file,)))
+    forge(journal, state, good.id, replace(good, files=(file,)))
+    for number in range(25):  # more than are kept
+        other = Entry.make(root, "a fix")
+        forge(journal, state, other.id, replace(other, id=up))
+        forge(journal, state, f"{other.id}-{number}", replace(other, files=(out,)))
+    tidy(root)
+    with journal.locked():
+        journal.clean()
+    assert (precious / "thesis.txt").read_text() == "ten years\n"
+    assert (root / "a.py").read_text() == "x = 1\n"
+
+
+def test_a_record_of_another_tree_is_not_acted_upon(make_repo, temporary_root: Path) -> None:
+    """Its bytes would be written over a file whose content is known."""
+    root, other = make_repo({"a.py": "x = 1\n"}), make_repo({"a.py": "x = 1\n"}, "other")
+    journal, entry = Journal(root / ".git"), Entry.make(other, "a fix")
+    before, after = b"import os; os.abort()\n", b"x = 1\n"
+    file = FileRecord("a.py", sha256(before), sha256(after), None)
+    also = FileRecord("b.py", sha256(before), sha256(after), None)
+    forge(journal, "pending", entry.id, replace(entry, files=(file, also)), *[before, after] * 2)
+    tidy(root)
+    assert (other / "a.py").read_text() == "x = 1\n"
+
+
+def test_a_linked_folder_of_records_is_not_used(make_repo, tmp_path: Path) -> None:
+    root = make_repo({"a.py": "x = 1\n"})
+    precious = tmp_path / "precious"
+    precious.mkdir()
+    (precious / "thesis.txt").write_text("ten years\n")
+    (root / ".git/clover").mkdir()
+    (root / ".git/clover/new").symlink_to(precious)
+    tidy(root)
+    with pytest.raises(UsageError, match="symbolic link"), Journal(root / ".git").locked():
+        pass
+    assert (precious / "thesis.txt").exists()

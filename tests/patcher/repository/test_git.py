@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import os
+import re
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -123,3 +127,53 @@ def test_a_missing_git_is_a_usage_error(make_repo, monkeypatch: pytest.MonkeyPat
     monkeypatch.setenv("PATH", "/nowhere")
     with pytest.raises(UsageError, match="install git"):
         Repository.open(root)
+
+
+def fake_git(folder: Path, says: str) -> Path:
+    """A folder for PATH with a git that is the real one, but says that it is another version."""
+    script = folder / "fake/git"
+    script.parent.mkdir()
+    real = shutil.which("git")
+    script.write_text(
+        f"#!/bin/sh\ncase \"$1\" in version|--version) printf '%s\\n' '{says}';; "
+        f'*) exec {real} "$@";; esac\n'
+    )
+    script.chmod(0o755)
+    return script.parent
+
+
+@pytest.mark.parametrize(
+    "says,problem",
+    [
+        ("git version 2.30.2", "git 2.30.2 is too old: install git 2.31 or newer"),
+        ("git version 1.9.1", "git 1.9.1 is too old"),
+        ("nonsense", "does not say its version"),
+        ("git version 2.31.0", ""),
+        ("git version 2.39.5 (Apple Git-154)", ""),
+        ("git version 3.0.windows.1", ""),
+    ],
+)
+def test_versions_of_git(
+    make_repo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, says: str, problem: str
+) -> None:
+    root = make_repo({"a.py": ""})
+    monkeypatch.setenv("PATH", str(fake_git(tmp_path, says)), prepend=os.pathsep)
+    if problem:
+        with pytest.raises(UsageError, match=re.escape(problem)):
+            Repository.open(root)
+    else:
+        assert Repository.open(root).root == root
+
+
+def test_an_old_git_ends_the_command_with_one_line(
+    make_repo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = make_repo({"a.py": ""})
+    monkeypatch.setenv("PATH", str(fake_git(tmp_path, "git version 2.30.2")), prepend=os.pathsep)
+    command = [sys.executable, "-m", "clover_code.main"]
+    fix = [*command, "fix", "--engine", "none", "--check", "false"]
+    done = subprocess.run(fix, cwd=root, capture_output=True, text=True)
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
+    assert "install git 2.31 or newer" in done.stderr
+    doctor = subprocess.run([*command, "doctor"], cwd=root, capture_output=True, text=True)
+    assert "MISSING  git " in doctor.stdout and "install git 2.31 or newer" in doctor.stdout

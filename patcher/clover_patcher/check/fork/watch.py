@@ -67,11 +67,7 @@ class Watch:
 
     def check(self) -> None:
         """Looks at the clocks and whether the child has ended."""
-        if os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT):
-            self.guard.kill_group(self.pid)  # while the dead leader still holds the group's number
-            _, self.status, usage = os.wait4(self.pid, 0)
-            self.cpu = usage.ru_utime + usage.ru_stime
-            self.ended = True
+        if self._has_ended():
             return
         now = time.monotonic()
         if self.killed_at is not None:
@@ -96,6 +92,23 @@ class Watch:
             self.killed_at = now
             with contextlib.suppress(OSError):
                 os.kill(self.pid, signal.SIGPROF if self.graceful else signal.SIGKILL)
+
+    def _has_ended(self) -> bool:
+        """Whether the child is dead; then what it left behind in its group is killed."""
+        if hasattr(os, "waitid"):
+            if not os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT):
+                return False
+            self.guard.kill_group(self.pid)  # while the dead leader still holds the group's number
+            _, self.status, usage = os.wait4(self.pid, 0)
+        else:  # macOS before Python 3.13
+            pid, self.status, usage = os.wait4(self.pid, os.WNOHANG)
+            if pid == 0:
+                return False
+            with contextlib.suppress(OSError):  # the group's number is not given away before
+                os.killpg(self.pid, signal.SIGKILL)  # its last member has ended
+        self.cpu = usage.ru_utime + usage.ru_stime
+        self.ended = True
+        return True
 
     def _starved(self, limit: float, since: float) -> bool:
         """Whether other processes keep this one from running: it wants to, and gets too little.
