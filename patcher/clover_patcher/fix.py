@@ -103,7 +103,10 @@ class _Repair:
         try:
             with (
                 Workspace(
-                    task.repository, trees=jobs_for(request), overlay=request.overlay
+                    task.repository,
+                    trees=jobs_for(request),
+                    overlay=request.overlay,
+                    include=task.include,
                 ) as workspace,
                 ExitStack() as stack,
             ):
@@ -157,7 +160,8 @@ class _Repair:
         task, clock = self.task, self.task.clock
         task.progress.event("baseline", f"running {task.check.display}", left_s=clock.left_s)
         baseline, runners = lanes.baseline()
-        self.report.notes += cautions(runners[0])
+        self.report.baseline = baseline
+        self.report.notes += [*lanes.notes, *cautions(runners[0])]
         hung = any(failure.kind == "timeout" for failure in baseline.failures)
         clock.reserve(min(clock.seconds, _CONFIRM_S) if hung else clock.seconds)
         if clock.expired:

@@ -12,12 +12,13 @@ import tempfile
 import time
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 from clover_patcher.check.command import Check
 from clover_patcher.check.editing import Editor, drop_bytecode
 from clover_patcher.check.fork.client import Job, Reply, ServerLost, ServerOptions
-from clover_patcher.check.prepared import Prepared
+from clover_patcher.check.prepared import Prepared, View
 from clover_patcher.check.runs import CoverageLog, Tally, tail
 from clover_patcher.types import Candidate, Diagnostic, Edit, Outcome, TestCoverage
 
@@ -55,15 +56,17 @@ class ProgramRunner(Prepared):
         tmp: Path,
         original_root: Path | None = None,
         cwd: str = "",
-        network: bool = False,
+        view: View | None = None,
     ) -> None:
         self.check = check
         self.worktree = worktree.resolve()
         self.timeout_s = timeout_s
         self.imported_outside: tuple[str, ...] = ()
-        folder = Path(tempfile.mkdtemp(prefix="runner-", dir=tmp))
+        folder = Path(tempfile.mkdtemp(prefix="", dir=tmp))
         original = original_root.resolve() if original_root is not None else None
-        options = ServerOptions(check, self.worktree, folder, original, not network, cwd)
+        view = view or View()
+        options = ServerOptions(check, self.worktree, folder, original, not view.network, cwd)
+        options = replace(options, left_out=view.left_out, loopback=view.loopback)
         self._editor = Editor(self.worktree)
         self._born = time.time()
         self._failing: tuple[str, ...] = ()
@@ -77,7 +80,7 @@ class ProgramRunner(Prepared):
         self._hung: tuple[str, ...] = ()
         self._reached: list[str] | None = None
         self._stems: dict[str, frozenset[str]] = {}
-        super().__init__(options, folder)
+        super().__init__(options, folder, view)
 
     # --- what others see ----------------------------------------------------------------------
 
@@ -220,6 +223,7 @@ class ProgramRunner(Prepared):
         self._durations = dict(tally.passed)
         self._modules = tally.modules
         self.imported_outside = tuple(sorted(tally.outside))
+        self.installed_twins = tuple(tally.installed)
         self._seconds = tally.seconds - tally.hung_seconds
         self._drop_young_bytecode(tally.loaded)
 
