@@ -49,6 +49,8 @@ def reproduce(
     _require_runnable(check, outcomes[0])
     if why := hopeless(outcomes[0], runners[0]):
         raise CannotPass(why, outcomes[0])
+    with ThreadPoolExecutor(len(runners)) as threads:
+        list(threads.map(_prepare, runners))
     if len({outcome.signature for outcome in outcomes}) > 1:
         runners = runners[:1]
         outcomes = [runners[0].baseline()]
@@ -60,7 +62,11 @@ def reproduce(
 
 def _first_run(start: Callable[[], Runner]) -> tuple[Runner, Outcome]:
     runner = start()
-    return runner, runner.baseline()
+    return runner, runner.look()
+
+
+def _prepare(runner: AnyRunner) -> None:
+    runner.prepare()
 
 
 def _require_runnable(check: Check, outcome: Outcome) -> None:

@@ -43,10 +43,8 @@ _REFUSED = re.compile(
     re.IGNORECASE,
 )
 _OFFLINE = re.compile(
-    r"network is unreachable|name or service not known|temporary failure in name resolution|"
-    r"gaierror|nodename nor servname|could not resolve host|ENOTFOUND|EAI_AGAIN|ENETUNREACH|"
-    r"no route to host|name resolution",
-    re.IGNORECASE,
+    r"(?i:network is unreachable|name or service not known|nodename nor servname|name resolution|"
+    r"could not resolve host|no route to host)|\b(?:gaierror|ENOTFOUND|EAI_AGAIN|ENETUNREACH)\b"
 )
 _SOCKET = re.compile(r"AF_UNIX path too long|File name too long", re.IGNORECASE)
 _READ_ONLY = re.compile(r"Read-only file system: '([^'\n]+)'")

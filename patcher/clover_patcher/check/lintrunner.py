@@ -123,6 +123,13 @@ class LintRunner(Prepared):
             return Outcome("failed", self._seconds, (silent,), 0, said)
         return self._outcome(self.targets, said)
 
+    def look(self) -> Outcome:
+        """The same: a tool needs no preparation."""
+        return self.baseline()
+
+    def prepare(self) -> None:
+        """Does nothing: see `look`."""
+
     def run(self, edits: Sequence[Edit], *, only_failing: bool = True) -> Outcome:
         """Runs the tool with the edits in place, and restores the original bytes.
 

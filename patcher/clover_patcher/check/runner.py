@@ -103,19 +103,26 @@ class ProgramRunner(Prepared):
 
     def baseline(self) -> Outcome:
         """Runs the whole check on the worktree as it is; call it twice to see flaky checks."""
-        tally = self._run_whole(first=self._first is None)
-        outcome = tally.outcome()
         if self._first is None:
-            self._learn(tally, outcome)
-            self._first = outcome
-            self._prepare()
+            outcome = self.look()
+            self.prepare()
             return outcome
+        tally = self._run_whole(first=False)
+        outcome = tally.outcome()
         if outcome.signature != self._first.signature and self._modules:
             self._modules = []  # perhaps only because of what the server imported beforehand
             self._restart()
             tally = self._run_whole(first=False)
             outcome = tally.outcome()
         self._seconds = min(self._seconds, tally.seconds - tally.hung_seconds)
+        return outcome
+
+    def look(self) -> Outcome:
+        """The first run of the whole check alone; `prepare` must follow before candidates."""
+        tally = self._run_whole(first=True)
+        outcome = tally.outcome()
+        self._learn(tally, outcome)
+        self._first = outcome
         return outcome
 
     def run(self, edits: Sequence[Edit], *, only_failing: bool = True) -> Outcome:
@@ -184,7 +191,7 @@ class ProgramRunner(Prepared):
         self._first, self._seconds = other._first, other._seconds
         self._hung, self._reached = other._hung, other._reached
         self.imported_outside = other.imported_outside
-        self._prepare()
+        self.prepare()
 
     # --- the whole check ----------------------------------------------------------------------
 
@@ -253,7 +260,7 @@ class ProgramRunner(Prepared):
 
     # --- the failing tests --------------------------------------------------------------------
 
-    def _prepare(self) -> None:
+    def prepare(self) -> None:
         """Gets the server ready for candidates and looks how the failing tests do alone."""
         with suppress(ServerLost):
             self._warm_up()
