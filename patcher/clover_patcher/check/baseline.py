@@ -65,7 +65,7 @@ def _first_run(start: Callable[[], Runner]) -> tuple[Runner, Outcome]:
     return runner, runner.look()
 
 
-def _prepare(runner: AnyRunner) -> None:
+def _prepare(runner: Runner) -> None:
     runner.prepare()
 
 

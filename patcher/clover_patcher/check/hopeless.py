@@ -18,7 +18,7 @@ from pathlib import Path, PurePosixPath
 from clover_patcher.check.command import Check
 from clover_patcher.check.fidelity import shortened
 from clover_patcher.check.runners import Runner
-from clover_patcher.repository.scope import is_frozen
+from clover_patcher.repository.permission import is_frozen
 from clover_patcher.types import Outcome, TestFailure
 
 _NO_MODULE = re.compile(r"No module named '?([\w.]+)'?")
