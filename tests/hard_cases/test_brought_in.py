@@ -75,8 +75,7 @@ def furnished(make_repo, tmp_path: Path) -> Path:
     make_repo.write(
         root,
         {
-            **{f"cache/many/{number:04}.txt": "x" for number in range(2_100)},
-            **{f".venv/lib/module_{number}.py": "x = 1\n" for number in range(2_100)},
+            **{f"cache/many/{number:04}.txt": "x" for number in range(2_001)},
             "cache/folder/x": "x",
             ".venv/lib/site.py": "y = 1\n",
             ".venv/bin/tool": "#!/bin/sh\n",
@@ -90,7 +89,7 @@ def furnished(make_repo, tmp_path: Path) -> Path:
             "../beside/gone.json": "{}",
         },
     )
-    for name in ("data/blob", "model.bin"):
+    for name in (".venv/blob", "data/blob", "model.bin"):
         with (root / name).open("wb") as file:
             file.truncate(LARGE)
     (root / "inside").symlink_to(root / "build")

@@ -14,12 +14,12 @@ from clover_patcher.propose.syntax import Source, load_source
 from clover_patcher.propose.validity import Checker
 from clover_patcher.types import Location
 
-NEWER_FILE = '''def label(items, limit):
+NEWER_FILE = """def label(items, limit):
     text = f"{", ".join(f"{item["name"]}" for item in items)}"
     if len(items) > limit:
         return text[:limit]
     return text
-'''
+"""
 
 
 def source_of(content: bytes) -> Source:
