@@ -41,10 +41,11 @@ _UNKNOWN_WORD = (
     re.compile(r"(?:invalid choice|unrecognized arguments|No such option):? ['\"]?([^\s'\"]+)"),
 )
 _NO_MAKEFILE = re.compile(r"No targets specified and no makefile found|No makefile found")
+_NEEDED = re.compile(r"No rule to make target .+, needed by .+\.\s+Stop")
 _NO_PROGRAM = re.compile(
-    r"^(?:\S+: )?(?:line \d+: |\d+: )?(?P<name>[\w./+-]+): (?:command )?not found\s*$"
+    r"^(?:\S+: (?:line )?\d+|sh): (?P<name>[\w./+-]+): (?:command )?not found\s*$"
     r"|^make(?:\[\d+\])?: (?P<made>[\w./+-]+): No such file or directory\s*$"
-    r"|^env: [‘'\"]?(?P<env>[\w./+-]+)[’'\"]?: No such file or directory\s*$",
+    r"|^(?:/usr/bin/)?env: [‘'\"]?(?P<env>[\w./+-]+)[’'\"]?: No such file or directory\s*$",
     re.MULTILINE,
 )
 _PRINTED = re.compile(
@@ -58,16 +59,13 @@ _WOULD_REFORMAT = re.compile(
     re.MULTILINE,
 )
 _FORMATTERS = {
-    "black": "--check",
-    "ruff": "format",
-    "isort": "--check",
-    "yapf": "--diff",
-    "autopep8": "--diff",
-    "prettier": "--check",
-    "docformatter": "--check",
-    "pyink": "--check",
-    "blue": "--check",
+    **dict.fromkeys(("black", "pyink", "blue", "prettier", "docformatter"), ("--check",)),
+    "ruff": ("--check", "--diff"),
+    "isort": ("--check", "-c", "--diff"),
+    "yapf": ("--diff", "-d"),
+    "autopep8": ("--diff", "-d"),
 }
+"""Options with which formatters change nothing and only complain."""
 _SITE = re.compile(r"([\w./+ -]*/(?:site|dist)-packages)/(\w+)/[\w/]+\.py['\":]")
 _CLOSE = 0.75
 
@@ -105,6 +103,8 @@ def _words(check: Check, outcome: Outcome) -> str | None:
         return None
     if _NO_MAKEFILE.search(outcome.output):
         return f"the check cannot run: {_line(outcome, _NO_MAKEFILE)}; go to the folder that has it"
+    if _NEEDED.search(outcome.output):
+        return f"the check cannot run: {_line(outcome, _NEEDED)}; make that file, or its rule"
     for pattern in _UNKNOWN_WORD:
         match = pattern.search(outcome.output)
         if match and match[1].strip(" .`'\"") in words:
@@ -238,13 +238,17 @@ def _packages_of(files: Sequence[str]) -> Iterator[str]:
 
 
 def _formatter(check: Check, outcome: Outcome) -> str | None:
-    names = [PurePosixPath(word).name for word in check.argv]
-    for at, name in enumerate(names[:4]):
-        option = _FORMATTERS.get(name)
+    if check.kind != "command":
+        return None
+    for at, name in enumerate(PurePosixPath(word).name for word in check.argv[:4]):
         rest = check.argv[at + 1 :]
-        if option and any(word.startswith(option) for word in rest):
-            ran = f"{name} {option}"
-            return f"`{ran}` says how files are laid out: run {name} itself, it needs no search"
-    if check.kind == "command" and (match := _WOULD_REFORMAT.search(outcome.output)):
+        options = _FORMATTERS.get(name, ())
+        found = next((word for word in rest if word.startswith(options)), None) if options else None
+        if found and (name != "ruff" or rest[0] == "format"):
+            return (
+                f"`{name} {found}` says how files are laid out: run {name} without it, "
+                "that needs no search"
+            )
+    if match := _WOULD_REFORMAT.search(outcome.output):
         return f"a formatter fails ({shortened(match[0])}): run it, it needs no search"
     return None
