@@ -48,6 +48,7 @@ _OFFLINE = re.compile(
 )
 _SOCKET = re.compile(r"AF_UNIX path too long|File name too long", re.IGNORECASE)
 _LONGEST_LINE = 500
+_HINDERED = re.compile(r"Device or resource busy|Read-only file system")
 _READ_ONLY = re.compile(r"Read-only file system: '([^'\n]+)'")
 
 
@@ -108,7 +109,15 @@ class Fidelity:
                     found.add(name)
             for module in _MODULE.findall(text):
                 found |= set(self._modules(module, tree))
-        return {name for name in found if not self._seen(name)}
+        found = {name for name in found if not self._seen(name)}
+        return found | self._hindered(outcome, tree)
+
+    def _hindered(self, outcome: Outcome, tree: Path) -> set[str]:
+        """Paths that runs see but cannot remove or change as a whole, since they are mounted."""
+        texts = [text for text in _texts(outcome) if _HINDERED.search(text)]
+        words = {word for text in texts for word in _words(text)}
+        names = {self._name(word, tree) for word in words}
+        return {top for top in self.view.left_out if any(below(name, top) for name in names)}
 
     def _seen(self, name: str) -> bool:
         """Whether runs see this path though it was not copied."""

@@ -73,6 +73,24 @@ def test_a_small_file_beside_a_large_one_is_there(run: Run, way: str) -> None:
     )
 
 
+def test_a_large_folder_or_file_can_be_replaced(run: Run, way: str) -> None:
+    more = """
+        import pathlib, shutil
+
+        def test_replace():
+            assert pathlib.Path("data/b").stat().st_size
+            shutil.rmtree("data")
+            pathlib.Path("data").mkdir()
+            pathlib.Path("data/b").write_text("x")
+
+        def test_change():
+            with open("model.bin", "r+b") as file:
+                file.write(b"x")
+    """
+    large = bytes(33 << 20)
+    assert run(more, {"data/b": large, "model.bin": large}).status == "fixed"
+
+
 def test_a_wrapped_error_of_a_missing_folder_is_understood(run: Run, way: str) -> None:
     more = """
         import os
