@@ -172,7 +172,8 @@ class _Repair:
 
     def _open_log(self, workspace: Workspace, baseline: Outcome) -> RunLog:
         request, check, repository = self.task.request, self.task.check, self.task.repository
-        words = (*check.argv, f"{request.check_timeout_s}")
+        variables = (f"{name}={value}" for name, value in check.env)
+        words = (*variables, *check.argv, f"{request.check_timeout_s}")
         key = run_key(words, repository.root, workspace.files, workspace.stamps, request.log)
         place = None if request.overlay else Journal(repository.common_dir).folder / "runs"
         log = RunLog.open(request.log, place, key, resume=request.resume)
