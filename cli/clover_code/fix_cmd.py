@@ -111,6 +111,18 @@ def _add_search_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="PATTERN",
         help="tests that may be changed too, as in .gitignore from the repository's top",
     )
+    parser.add_argument(
+        "--include",
+        action="append",
+        default=[],
+        metavar="PATH",
+        help="copy this too, whatever its size: an ignored path, or one beside the repository",
+    )
+    parser.add_argument(
+        "--network",
+        action="store_true",
+        help="checks keep the network (default: only services on this machine's loopback device)",
+    )
 
 
 def _add_applying_arguments(group: argparse._ArgumentGroup) -> None:
@@ -157,6 +169,7 @@ def run(args: argparse.Namespace) -> int:
             result = _fix(args, screen)
     except (PatcherError, EngineError) as exc:
         screen.clear()
+        output.print_failures(getattr(exc, "outcome", None))
         output.say(_words(exc))
         return _report_error(args, exc, _exit_code(exc), time.monotonic() - started)
     except Exception as exc:
@@ -193,6 +206,8 @@ def _fix(args: argparse.Namespace, screen: Screen) -> FixResult:
         resume=args.resume,
         allow=tuple(args.allow),
         unread=unread,
+        include=tuple(args.include),
+        network=args.network,
     )
     with opened(args) as engine:
         if engine is not None:
@@ -300,7 +315,9 @@ def _report(args: argparse.Namespace, result: FixResult) -> int:
 
 def _report_error(args: argparse.Namespace, exc: Exception, code: int, seconds: float) -> int:
     if args.json:
-        output.print_json(output.error_as_json(_words(exc), code, seconds))
+        said = output.error_as_json(_words(exc), code, seconds)
+        said["failures"] = output.failures_as_json(getattr(exc, "outcome", None))
+        output.print_json(said)
     if args.sarif is not None:
         from clover_code.fix_sarif import error_as_sarif
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 if TYPE_CHECKING:
     from clover_patcher.fix import FixResult
-    from clover_patcher.types import Origin
+    from clover_patcher.types import Origin, Outcome
 
 SCHEMA = 1
 """Number of the JSON object's schema; keys are added without a new number, never removed."""
@@ -19,8 +19,9 @@ JSON_KEYS = (
     *("schema", "status", "exit_code", "error", "notes", "applied", "fix_id", "commit"),
     *("patch", "patch_base64", "root", "file", "line", "files", "candidates_tried"),
     *("candidates_passing", "rank", "seconds", "engine", "provenance", "explanation"),
-    *("suspects", "log"),
+    *("suspects", "log", "failures", "next_steps"),
 )
+_SHOWN, _WIDTH = 5, 160
 
 _BOLD, _RED, _GREEN, _CYAN, _PLAIN = b"\x1b[1m", b"\x1b[31m", b"\x1b[32m", b"\x1b[36m", b"\x1b[m"
 _HEADERS = (b"diff --git", b"--- ", b"+++ ")
@@ -64,6 +65,8 @@ def as_json(result: FixResult) -> dict[str, Any]:
             for s in suspects
         ],
         "log": str(result.log) if result.log else None,
+        "failures": failures_as_json(result),
+        "next_steps": next_steps(result),
     }
 
 
@@ -72,7 +75,43 @@ def error_as_json(message: str, exit_code: int, seconds: float) -> dict[str, Any
     found: dict[str, Any] = dict.fromkeys(JSON_KEYS)
     found |= {"schema": SCHEMA, "status": "error", "exit_code": exit_code, "error": message}
     found |= {"candidates_tried": 0, "candidates_passing": 0, "seconds": round(seconds, 3)}
-    return found | {"applied": False, "notes": [], "files": [], "suspects": []}
+    return found | {"applied": False, "notes": [], "files": [], "suspects": [], "failures": []}
+
+
+def failures_as_json(said: FixResult | Outcome | None) -> list[dict[str, str]]:
+    """How the check fails without a patch: tests, kinds of errors, messages."""
+    return [
+        {"test": failure.nodeid, "kind": failure.kind, "message": failure.message}
+        for failure in (said.failures if said else ())
+    ]
+
+
+def print_failures(said: FixResult | Outcome | None) -> None:
+    """What was reproduced, on standard error: the failing tests and their messages, shortened."""
+    failures = said.failures if said else ()
+    for failure in failures[:_SHOWN]:
+        words = " ".join(failure.message.split())
+        text = f"{failure.nodeid or 'the check'}: {failure.kind}{': ' if words else ''}{words}"
+        say(f"reproduced: {text if len(text) <= _WIDTH else text[: _WIDTH - 1] + '…'}")
+    if len(failures) > _SHOWN:
+        say(f"reproduced: {len(failures) - _SHOWN} more failing tests")
+
+
+def next_steps(result: FixResult) -> str | None:
+    """What the user can do after a run that found nothing; None after others."""
+    if result.status == "none_found":
+        return (
+            "next: name the file as PATH or the line with --only, let --allow PATTERN unfreeze "
+            "files, or repair it by hand from the failures above"
+        )
+    if result.status == "budget":
+        return (
+            "next: give more time with --budget SECONDS, go on from here with --resume, or name "
+            "the file as PATH or a test as the check"
+        )
+    if result.status == "not_reproducible" and "flaky" in (result.error or ""):
+        return "next: run the check several times, and repair what makes it differ first"
+    return None
 
 
 def prediction(result: FixResult, instance_id: str) -> dict[str, str]:
@@ -119,6 +158,9 @@ def print_text(result: FixResult, *, diff: bool, explain: bool, colour: bool) ->
         print_reasons(result)
     work = f"{result.candidates_tried} candidates tried in {result.seconds:.1f} s"
     if result.error:
+        print_failures(result)
+        if steps := next_steps(result):
+            say(steps)
         say(f"{result.error} ({work})")
     elif result.commit:
         say(f"fixed {result.path}:{result.line} ({work}), commit {result.commit[:10]}; {_UNDO}")

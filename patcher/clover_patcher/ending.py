@@ -19,7 +19,7 @@ from clover_patcher.propose.proposer import Proposer
 from clover_patcher.report.runlog import RunLog
 from clover_patcher.request import FixResult, FixStatus
 from clover_patcher.task import Task
-from clover_patcher.types import EngineUse
+from clover_patcher.types import EngineUse, Outcome
 from clover_patcher.validate.search import Search
 
 ENDINGS: dict[type[PatcherError], FixStatus] = {
@@ -40,6 +40,7 @@ class Report:
         self.proposers: Sequence[Proposer] = ()
         self.log: RunLog | None = None
         self.search: Search | None = None
+        self.baseline: Outcome | None = None
         self._task, self._engine = task, engine
 
     @property
@@ -62,6 +63,7 @@ class Report:
             log=self.log.path if self.log else None,
             root=task.repository.root,
             notes=self._all_notes(),
+            failures=self.baseline.failures if self.baseline else (),
             engine=self._engine.use if self._engine else EngineUse(detail="no engine"),
             **more,
         )

@@ -3,7 +3,8 @@
 ::
 
     PatcherError
-    ├── UsageError       2    not a git repository, dirty file in the way, check command not found
+    ├── UsageError       2    not a git repository, check command not found
+    │   └── CannotPass   2    the check fails in a way that no edit can mend
     ├── BaselineError    3    the check passes already, or fails differently each time
     ├── TreeChanged      4    a file changed between reading and writing
     ├── BudgetExceeded   124  the time budget ran out
@@ -13,7 +14,10 @@
 from __future__ import annotations
 
 import errno
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
+
+if TYPE_CHECKING:
+    from clover_patcher.types import Outcome
 
 
 class PatcherError(Exception):
@@ -24,6 +28,14 @@ class PatcherError(Exception):
 
 class UsageError(PatcherError):
     exit_code = 2
+
+
+class CannotPass(UsageError):
+    """The check fails in a way that no edit of the program can mend; `outcome` is how it fails."""
+
+    def __init__(self, message: str, outcome: Outcome | None = None) -> None:
+        super().__init__(message)
+        self.outcome = outcome
 
 
 class BaselineError(PatcherError):

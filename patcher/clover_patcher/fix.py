@@ -105,7 +105,10 @@ class _Repair:
         try:
             with (
                 Workspace(
-                    task.repository, trees=jobs_for(request), overlay=request.overlay
+                    task.repository,
+                    trees=jobs_for(request),
+                    overlay=request.overlay,
+                    include=task.include,
                 ) as workspace,
                 ExitStack() as stack,
             ):
@@ -159,7 +162,8 @@ class _Repair:
         task, clock = self.task, self.task.clock
         task.progress.event("baseline", f"running {task.check.display}", left_s=clock.left_s)
         baseline, runners = lanes.baseline()
-        self.report.notes += cautions(runners[0])
+        self.report.baseline = baseline
+        self.report.notes += [*lanes.notes, *cautions(runners[0])]
         hung = any(failure.kind == "timeout" for failure in baseline.failures)
         clock.reserve(min(clock.seconds, _CONFIRM_S) if hung else clock.seconds)
         if clock.expired:
@@ -170,7 +174,8 @@ class _Repair:
 
     def _open_log(self, workspace: Workspace, baseline: Outcome) -> RunLog:
         request, check, repository = self.task.request, self.task.check, self.task.repository
-        words = (*check.argv, f"{request.check_timeout_s}")
+        variables = (f"{name}={value}" for name, value in check.env)
+        words = (*variables, *check.argv, f"{request.check_timeout_s}")
         key = run_key(words, repository.root, workspace.files, workspace.stamps, request.log)
         place = None if request.overlay else Journal(repository.common_dir).folder / "runs"
         log = RunLog.open(request.log, place, key, resume=request.resume)

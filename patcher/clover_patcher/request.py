@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Literal
 
 from clover_patcher.edits import FileChange, unified_diff
-from clover_patcher.types import Diagnostic, EngineUse, Location, Origin
+from clover_patcher.types import Diagnostic, EngineUse, Location, Origin, TestFailure
 
 FixStatus = Literal[
     "fixed", "none_found", "not_reproducible", "tree_changed", "budget", "cancelled"
@@ -53,6 +53,10 @@ class FixRequest:
     repaired by templates alone."""
     allow: tuple[str, ...] = ()
     """Patterns as in `.gitignore`, from the repository's top: tests that may be changed."""
+    include: tuple[str, ...] = ()
+    """Paths that are copied whatever their size: ignored ones, and some beside the repository."""
+    network: bool = False
+    """Checks keep the network."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +129,8 @@ class FixResult:
     """Who proposed the patch; the engine may have done no more than rank it, or nothing."""
     passing: int = 0
     """How many of the tried candidates passed the check."""
+    failures: tuple[TestFailure, ...] = ()
+    """What was reproduced: how the check fails without a patch."""
     check: str = ""
     """The command that was repaired; see `FixRequest.check`."""
     engine: EngineUse = field(default_factory=EngineUse)

@@ -11,6 +11,7 @@ from clover_patcher.locate.implied import implied_check
 from clover_patcher.locate.tracebacks import Trace, read_traceback
 from clover_patcher.progress import Clock, Progress, Quiet
 from clover_patcher.repository.git import Repository
+from clover_patcher.repository.include import included
 from clover_patcher.repository.scope import resolve_paths
 from clover_patcher.request import FixRequest
 
@@ -24,6 +25,8 @@ class Task:
     check: Check
     cwd: str
     """The folder where the check runs, from the repository's top."""
+    include: tuple[str, ...]
+    """Paths that are copied whatever their size, relative to the repository's top."""
     paths: tuple[str, ...]
     """The files and folders that the user named, from the repository's top."""
     traces: tuple[Trace, ...]
@@ -51,12 +54,14 @@ class Task:
         traces = read_traceback(request.traceback) if request.traceback else []
         named = (*request.only, *request.diagnostics)
         command = request.check or implied_check(named, request.traceback, cwd)
-        check = Check.parse(command, request.root)
+        check = Check.parse(command, request.root, repository.root)
+        (cwd,) = resolve_paths(repository.root, request.root, [str(check.folder or ".")])
         return cls(
             request=request,
             repository=repository,
             check=check,
             cwd=cwd,
+            include=included(repository.root, request.root, request.include),
             paths=tuple(paths),
             traces=tuple(traces),
             clock=clock,
@@ -67,7 +72,7 @@ class Task:
     @property
     def check_words(self) -> tuple[str, ...]:
         """Words of the command that may name files which decide; a linter's name what it reads."""
-        return () if self.check.kind == "lint" else self.check.argv
+        return () if self.check.kind == "lint" else self.check.words
 
     @property
     def writes(self) -> bool:

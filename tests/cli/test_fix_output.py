@@ -11,7 +11,7 @@ import pytest
 
 from clover_code import fix_output as output
 from clover_code.fix_screen import Screen
-from clover_patcher.types import EngineUse, Origin
+from clover_patcher.types import EngineUse, Origin, TestFailure
 
 from .results import AFTER, BEFORE, SUSPECTS, WHY, fixed, unfixed
 
@@ -129,6 +129,7 @@ def test_people_get_the_diff_and_one_line(capfd: pytest.CaptureFixture[str]) -> 
     assert out == ""
     assert err == [
         "clover-code fix: note: a note",
+        f"clover-code fix: {output.next_steps(unfixed())}",
         "clover-code fix: no candidate makes the check pass (0 candidates tried in 2.0 s)",
     ]
 
@@ -137,7 +138,30 @@ def test_reasons_go_to_standard_error(capfd: pytest.CaptureFixture[str]) -> None
     out, err = shown(capfd, fixed(), explain=True)
     assert out.encode() == fixed().patch
     assert err[:-1] == list(WHY.lines())
-    assert len(shown(capfd, unfixed(), explain=True)[1]) == 1
+    assert len(shown(capfd, unfixed(), explain=True)[1]) == 2
+
+
+def test_an_unsuccessful_run_says_what_was_reproduced_and_what_to_do(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    failures = tuple(
+        TestFailure(f"test_x.py::test_{number}", "AssertionError", f"assert {number}\n" + "x" * 300)
+        for number in range(7)
+    )
+    result = unfixed(failures=failures)
+    _, err = shown(capfd, result)
+    start = "clover-code fix: reproduced: test_x.py::test_0: AssertionError: assert 0 xxx"
+    assert err[0].startswith(start) and len(err[0]) < 200
+    assert len(err) == 8
+    assert err[5] == "clover-code fix: reproduced: 2 more failing tests"
+    assert err[6].startswith("clover-code fix: next: ")
+    said = output.as_json(result)
+    assert [failure["test"] for failure in said["failures"]] == [one.nodeid for one in failures]
+    assert said["failures"][3]["message"] == failures[3].message
+    assert "--only" in said["next_steps"]
+    assert "--budget" in str(output.next_steps(unfixed(status="budget")))
+    assert output.next_steps(fixed()) is None
+    assert not output.as_json(fixed())["failures"]
 
 
 def test_colours_keep_every_byte() -> None:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import os
 import re
-import shlex
 import shutil
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
+from clover_patcher.check.launchers import unwrapped
 from clover_patcher.check.lints import Linter, recognise
+from clover_patcher.check.shell import Line, read, shell_command
 from clover_patcher.errors import UsageError
 
 Kind = Literal["pytest", "python", "lint", "command"]
@@ -39,6 +41,19 @@ class Check:
     """pytest's arguments; for `python` the script or `-m module` with its arguments."""
     linter: Linter | None = None
     """How to read what a `lint` says."""
+    env: tuple[tuple[str, str], ...] = ()
+    """Variables that the command line sets."""
+    folder: Path | None = None
+    """Where the command line goes before anything runs, absolute; None: nowhere."""
+    script: str = ""
+    """What a shell runs, where the check needs one."""
+    said: tuple[str, ...] = ()
+    """The plain words of such a script."""
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """The words of the command line."""
+        return self.said or self.argv
 
     @property
     def import_first(self) -> str | None:
@@ -54,23 +69,36 @@ class Check:
         return "" if self.arguments[0] == "-m" else str(Path(self.arguments[0]).parent)
 
     @classmethod
-    def parse(cls, command: str, folder: Path) -> Check:
+    def parse(cls, command: str, folder: Path, root: Path | None = None) -> Check:
         """Understands a command as typed in `folder`, where relative programs are looked up.
 
-        Names of pytest tests (`test_x.py::test_y`) stand for `pytest` with them.
+        Names of pytest tests (`test_x.py::test_y`) stand for `pytest` with them. What needs a
+        shell becomes a command that one runs. `root` is the top of the repository: the check's
+        own environment is looked for up to there.
 
         Raises `UsageError` where the text is empty or has an open quote, and where the program
         does not exist.
         """
-        try:
-            words = shlex.split(command)
-        except ValueError as exc:
-            raise UsageError(f"the check `{command}` has an open quote: close it") from exc
-        if not words:
-            raise UsageError("the check is empty: give a command, such as `pytest tests`")
-        if "::" in words[0] and (folder / words[0].split("::")[0]).is_file():
+        line = read(command, folder)
+        if root is not None and not line.folder.resolve().is_relative_to(root):
+            line = Line(line.words, folder, {}, True, command)
+        went = line.folder if line.folder != folder else None
+        if line.shell:
+            env, argv = tuple(line.env.items()), shell_command(line.script)
+            script, said = line.script, line.words
+            return cls(argv, "command", command, env=env, folder=went, script=script, said=said)
+        words, env_map = list(line.words), dict(line.env)
+        if "::" in words[0] and (line.folder / words[0].split("::")[0]).is_file():
             words.insert(0, "pytest")
-        program = _find(words[0], folder)
+        if found := unwrapped(words, line.folder, root, env_map or os.environ):
+            words, env_map = list(found[0]), env_map | found[1]
+        check = cls._plain(words, command, line.folder, env_map.get("PATH"))
+        return replace(check, env=tuple(env_map.items()), folder=went)
+
+    @classmethod
+    def _plain(cls, words: Sequence[str], command: str, folder: Path, path: str | None) -> Check:
+        """The check that one program with its arguments is."""
+        program = _find(words[0], folder, path)
         argv = (program, *words[1:])
         if (linter := recognise(argv)) is not None:
             return cls(argv, "lint", command, linter=linter)
@@ -80,6 +108,9 @@ class Check:
             interpreter = _script_interpreter(Path(program))
             if interpreter is not None:
                 return cls(argv, "pytest", command, interpreter, (), argv[1:])
+        if os.sep in words[0] and (interpreter := _own_script(Path(program), folder)) is not None:
+            arguments = (os.path.relpath(program, folder), *words[1:])
+            return cls(argv, "python", command, interpreter, (), arguments)
         return cls(argv, "command", command)
 
 
@@ -100,7 +131,7 @@ def _python_check(argv: tuple[str, ...], command: str, folder: Path) -> Check:
     return Check(argv, "command", command)
 
 
-def _find(program: str, folder: Path) -> str:
+def _find(program: str, folder: Path, search: str | None = None) -> str:
     """The program's absolute path; symbolic links stay, since they make an environment."""
     if os.sep in program:
         path = Path(os.path.abspath(folder / Path(program).expanduser()))
@@ -108,13 +139,23 @@ def _find(program: str, folder: Path) -> str:
             return str(path)
         problem = "is not executable" if path.exists() else "does not exist"
         raise UsageError(f"the check's program {program} {problem}: correct the path")
-    found = shutil.which(program)
+    found = shutil.which(program, path=search)
     if found is None:
         raise UsageError(
             f"the check's program `{program}` was not found: install it, activate its "
             "environment, or give its full path"
         )
     return os.path.abspath(found)
+
+
+def _own_script(script: Path, folder: Path) -> str | None:
+    """The Python that runs a script of the project itself; None for other programs."""
+    if not script.is_relative_to(folder) or any(
+        (parent / "pyvenv.cfg").exists() for parent in script.parents if parent != folder
+    ):
+        return None
+    found = _from_first_line(script)
+    return found if found and os.access(found, os.X_OK) else None
 
 
 def _script_interpreter(script: Path) -> str | None:

@@ -20,7 +20,7 @@ from clover_patcher.check.editing import Editor
 from clover_patcher.check.fork.client import Job, Reply, ServerLost, ServerOptions
 from clover_patcher.check.lint_output import Finding, read_findings
 from clover_patcher.check.lints import SCRATCH, Linter
-from clover_patcher.check.prepared import Prepared
+from clover_patcher.check.prepared import Prepared, View
 from clover_patcher.check.runs import last_line, tail
 from clover_patcher.check.tool_fixes import Replacement, tool_candidate
 from clover_patcher.errors import UsageError
@@ -60,7 +60,7 @@ class LintRunner(Prepared):
         tmp: Path,
         original_root: Path | None = None,
         cwd: str = "",
-        network: bool = False,
+        view: View | None = None,
         only: Sequence[Diagnostic] = (),
     ) -> None:
         assert check.linter is not None, "not a linter's command"
@@ -72,19 +72,20 @@ class LintRunner(Prepared):
         self.imported_outside: tuple[str, ...] = ()
         self.targets: tuple[Diagnostic, ...] = ()
         """What the baseline reports and a candidate must remove; empty before the baseline."""
-        folder = Path(tempfile.mkdtemp(prefix="lint-", dir=tmp))
+        folder = Path(tempfile.mkdtemp(prefix="", dir=tmp))
         argv = tuple(word.replace(SCRATCH, str(folder)) for word in self.linter.argv)
         original = original_root.resolve() if original_root is not None else None
-        options = ServerOptions(
-            replace(check, argv=argv), self.worktree, folder, original, not network, cwd
-        )
+        view = view or View()
+        check = replace(check, argv=argv)
+        options = ServerOptions(check, self.worktree, folder, original, not view.network, cwd)
+        options = replace(options, left_out=view.left_out, loopback=view.loopback)
         self._original = original
         self._editor = Editor(self.worktree)
         self._fixes: list[tuple[Diagnostic, tuple[Replacement, ...]]] = []
         self._before: Counter[Key] = Counter()
         self._codes: frozenset[int] = frozenset({0})
         self._seconds = 0.0
-        super().__init__(options, folder)
+        super().__init__(options, folder, view)
 
     @property
     def failing(self) -> tuple[str, ...]:
@@ -122,6 +123,13 @@ class LintRunner(Prepared):
             silent = TestFailure("", f"exit {code}", last_line(said))
             return Outcome("failed", self._seconds, (silent,), 0, said)
         return self._outcome(self.targets, said)
+
+    def look(self) -> Outcome:
+        """The same: a tool needs no preparation."""
+        return self.baseline()
+
+    def prepare(self) -> None:
+        """Does nothing: see `look`."""
 
     def run(self, edits: Sequence[Edit], *, only_failing: bool = True) -> Outcome:
         """Runs the tool with the edits in place, and restores the original bytes.

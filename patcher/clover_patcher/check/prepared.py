@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -11,18 +12,37 @@ from clover_patcher.check.fork.client import ForkServer, ServerOptions
 from clover_patcher.errors import Cancelled
 
 
+@dataclass(frozen=True, slots=True)
+class View:
+    """What runs see beside the files of their copy."""
+
+    left_out: tuple[str, ...] = ()
+    """Paths of the repository that were not copied: shown copy-on-write where that is possible."""
+    loopback: bool = False
+    """The services on the machine's loopback device are reached, the network is not."""
+    network: bool = False
+
+
 class Prepared:
     """Owns a `ForkServer` and its folder of files, `tmp`. A context manager."""
 
-    def __init__(self, options: ServerOptions, tmp: Path) -> None:
-        self._options, self._tmp = options, tmp
+    def __init__(self, options: ServerOptions, tmp: Path, view: View) -> None:
+        self._options, self._tmp, self.view = options, tmp, view
+        self.worktree = options.worktree
         self._stopped = False
+        self.installed_twins: tuple[tuple[str, str], ...] = ()
+        """Packages of the worktree that the check imports from an installation: name and place."""
         self._server = ForkServer(options)
 
     @property
     def isolated(self) -> bool:
         """Whether runs have no network but their own loopback device."""
         return self._server.isolated
+
+    @property
+    def not_seen(self) -> tuple[str, ...]:
+        """Paths of the view that could not be shown."""
+        return self._server.left_out
 
     @property
     def isolation_problem(self) -> str:

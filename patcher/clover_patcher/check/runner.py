@@ -12,12 +12,13 @@ import tempfile
 import time
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 from clover_patcher.check.command import Check
 from clover_patcher.check.editing import Editor, drop_bytecode
 from clover_patcher.check.fork.client import Job, Reply, ServerLost, ServerOptions
-from clover_patcher.check.prepared import Prepared
+from clover_patcher.check.prepared import Prepared, View
 from clover_patcher.check.runs import CoverageLog, Tally, tail
 from clover_patcher.types import Candidate, Diagnostic, Edit, Outcome, TestCoverage
 
@@ -55,15 +56,17 @@ class ProgramRunner(Prepared):
         tmp: Path,
         original_root: Path | None = None,
         cwd: str = "",
-        network: bool = False,
+        view: View | None = None,
     ) -> None:
         self.check = check
         self.worktree = worktree.resolve()
         self.timeout_s = timeout_s
         self.imported_outside: tuple[str, ...] = ()
-        folder = Path(tempfile.mkdtemp(prefix="runner-", dir=tmp))
+        folder = Path(tempfile.mkdtemp(prefix="", dir=tmp))
         original = original_root.resolve() if original_root is not None else None
-        options = ServerOptions(check, self.worktree, folder, original, not network, cwd)
+        view = view or View()
+        options = ServerOptions(check, self.worktree, folder, original, not view.network, cwd)
+        options = replace(options, left_out=view.left_out, loopback=view.loopback)
         self._editor = Editor(self.worktree)
         self._born = time.time()
         self._failing: tuple[str, ...] = ()
@@ -77,7 +80,7 @@ class ProgramRunner(Prepared):
         self._hung: tuple[str, ...] = ()
         self._reached: list[str] | None = None
         self._stems: dict[str, frozenset[str]] = {}
-        super().__init__(options, folder)
+        super().__init__(options, folder, view)
 
     # --- what others see ----------------------------------------------------------------------
 
@@ -100,19 +103,26 @@ class ProgramRunner(Prepared):
 
     def baseline(self) -> Outcome:
         """Runs the whole check on the worktree as it is; call it twice to see flaky checks."""
-        tally = self._run_whole(first=self._first is None)
-        outcome = tally.outcome()
         if self._first is None:
-            self._learn(tally, outcome)
-            self._first = outcome
-            self._prepare()
+            outcome = self.look()
+            self.prepare()
             return outcome
+        tally = self._run_whole(first=False)
+        outcome = tally.outcome()
         if outcome.signature != self._first.signature and self._modules:
             self._modules = []  # perhaps only because of what the server imported beforehand
             self._restart()
             tally = self._run_whole(first=False)
             outcome = tally.outcome()
         self._seconds = min(self._seconds, tally.seconds - tally.hung_seconds)
+        return outcome
+
+    def look(self) -> Outcome:
+        """The first run of the whole check alone; `prepare` must follow before candidates."""
+        tally = self._run_whole(first=True)
+        outcome = tally.outcome()
+        self._learn(tally, outcome)
+        self._first = outcome
         return outcome
 
     def run(self, edits: Sequence[Edit], *, only_failing: bool = True) -> Outcome:
@@ -181,7 +191,7 @@ class ProgramRunner(Prepared):
         self._first, self._seconds = other._first, other._seconds
         self._hung, self._reached = other._hung, other._reached
         self.imported_outside = other.imported_outside
-        self._prepare()
+        self.prepare()
 
     # --- the whole check ----------------------------------------------------------------------
 
@@ -220,6 +230,7 @@ class ProgramRunner(Prepared):
         self._durations = dict(tally.passed)
         self._modules = tally.modules
         self.imported_outside = tuple(sorted(tally.outside))
+        self.installed_twins = tuple(tally.installed)
         self._seconds = tally.seconds - tally.hung_seconds
         self._drop_young_bytecode(tally.loaded)
 
@@ -249,7 +260,7 @@ class ProgramRunner(Prepared):
 
     # --- the failing tests --------------------------------------------------------------------
 
-    def _prepare(self) -> None:
+    def prepare(self) -> None:
         """Gets the server ready for candidates and looks how the failing tests do alone."""
         with suppress(ServerLost):
             self._warm_up()

@@ -8,6 +8,7 @@ from typing import Protocol, Self
 
 from clover_patcher.check.command import Check
 from clover_patcher.check.lintrunner import LintRunner
+from clover_patcher.check.prepared import View
 from clover_patcher.check.runner import ProgramRunner
 from clover_patcher.types import Candidate, Diagnostic, Edit, Outcome, TestCoverage
 
@@ -24,11 +25,37 @@ class Runner(Protocol):
         """Why the network could not be taken away; "" where it was."""
 
     @property
+    def view(self) -> View:
+        """What runs see beside the files of their copy."""
+
+    @property
+    def worktree(self) -> Path:
+        """The copy."""
+
+    @property
+    def isolated(self) -> bool:
+        """Whether runs have no network but their own loopback device."""
+
+    @property
+    def not_seen(self) -> tuple[str, ...]:
+        """Paths of the view that could not be shown."""
+
+    @property
+    def installed_twins(self) -> tuple[tuple[str, str], ...]:
+        """Packages of the copy that the check imports from an installation: name and place."""
+
+    @property
     def targets(self) -> tuple[Diagnostic, ...]:
         """What a linter reports and a candidate must remove; empty for other checks."""
 
     def baseline(self) -> Outcome:
         """Runs the whole check on the copy as it is; call it twice to see flaky checks."""
+
+    def look(self) -> Outcome:
+        """The first part of `baseline`: one run of the whole check; `prepare` must follow."""
+
+    def prepare(self) -> None:
+        """Gets ready for candidates."""
 
     def run(self, edits: Sequence[Edit], *, only_failing: bool = True) -> Outcome:
         """Runs the check with the edits in place, the failing tests first; restores the bytes."""
@@ -58,9 +85,11 @@ def start_runner(
     original_root: Path,
     cwd: str,
     only: Sequence[Diagnostic],
+    view: View | None = None,
 ) -> Runner:
     """Starts a runner; the arguments are those of `ProgramRunner` and `LintRunner`."""
     tmp.mkdir(exist_ok=True)
+    view = view or View()
     if check.kind == "lint":
         return LintRunner(
             check,
@@ -70,16 +99,23 @@ def start_runner(
             original_root=original_root,
             cwd=cwd,
             only=only,
+            view=view,
         )
     return ProgramRunner(
-        check, worktree, timeout_s=timeout_s, tmp=tmp, original_root=original_root, cwd=cwd
+        check,
+        worktree,
+        timeout_s=timeout_s,
+        tmp=tmp,
+        original_root=original_root,
+        cwd=cwd,
+        view=view,
     )
 
 
 def cautions(runner: Runner) -> list[str]:
     """What a user should know about how the check was run; call it after the baseline."""
     notes = []
-    if runner.isolation_problem:
+    if runner.isolation_problem and not runner.view.network:
         why = runner.isolation_problem
         notes.append(f"the check ran with the network, which could not be cut off: {why}")
     if outside := runner.imported_outside:

@@ -40,6 +40,8 @@ class Tally:
     outside: list[str] = field(default_factory=list)
     loaded: list[str] = field(default_factory=list)
     """Files of the worktree that were imported."""
+    installed: list[tuple[str, str]] = field(default_factory=list)
+    """Packages of the worktree that were imported from an installation: name and place."""
     output: str = ""
     hangs: int = 0
 
@@ -64,6 +66,7 @@ class Tally:
             elif kind == "modules":
                 self.modules, self.outside = event["names"], event["outside"]
                 self.loaded = event["here"]
+                self.installed = [(name, place) for name, place in event["installed"]]
             elif kind == "exit":
                 ended = stuck is None
         if ended or (self.silent and not reply.timeout and reply.signal is None):

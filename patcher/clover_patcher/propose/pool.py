@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import Literal
 
+from clover_patcher.propose.grammar import Grammar
 from clover_patcher.propose.names import Scopes
 from clover_patcher.propose.rank import (
     DEFAULT,
@@ -72,10 +73,12 @@ class CandidatePool:
         files: Mapping[str, bytes],
         locations: Sequence[Location],
         weights: Weights = DEFAULT,
+        grammar: Grammar | None = None,
     ) -> None:
         self.notes: list[str] = []
         self.slots: dict[SlotKey, SlotItems] = {}
         self._weights = weights
+        self._grammar = grammar
         self._heap: list[tuple[float, int, Item]] = []
         self._plain: list[tuple[float, int, Item]] = []
         """The same items in the order of templates and locations, whatever the model says."""
@@ -224,7 +227,7 @@ class CandidatePool:
 
     def _checker(self, source: Source) -> Checker:
         if source.path not in self._checkers:
-            self._checkers[source.path] = Checker(source)
+            self._checkers[source.path] = Checker(source, self._grammar)
         return self._checkers[source.path]
 
     def _is_new(self, item: Item) -> bool:

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 
 from clover_engine.api import CancelToken, Engine
 from clover_patcher.locate.evidence import Evidence
+from clover_patcher.propose.grammar import Grammar
 from clover_patcher.propose.metered import MeteredEngine
 from clover_patcher.propose.pool import CandidatePool
 from clover_patcher.propose.questions import AskOptions, Questions
@@ -60,14 +61,16 @@ class Templates:
 
     def propose(self, evidence: Evidence) -> Iterator[list[Candidate]]:
         """Candidates for the suspicious lines."""
-        self._source = CandidateSource(
-            evidence.sources,
-            evidence.locations,
-            self._engine,
-            self._cancel,
-            unread=self._unread,
-        )
-        yield from self._source.batches(evidence.deadline)
+        with Grammar(evidence.check.interpreter) as grammar:
+            self._source = CandidateSource(
+                evidence.sources,
+                evidence.locations,
+                self._engine,
+                self._cancel,
+                unread=self._unread,
+                grammar=grammar,
+            )
+            yield from self._source.batches(evidence.deadline)
 
     def learn(self, validation: Validation) -> None:
         """Does nothing: the order of templates is fixed by location, prior and model."""
@@ -90,10 +93,11 @@ class CandidateSource:
         options: Options | None = None,
         *,
         unread: Callable[[str], bool] | None = None,
+        grammar: Grammar | None = None,
     ) -> None:
-        """`unread` says of which paths the engine must see nothing."""
+        """`unread` says of which paths the engine must see nothing; `grammar` judges syntax."""
         self._options = options or Options()
-        self.pool = CandidatePool(files, locations, self._options.weights)
+        self.pool = CandidatePool(files, locations, self._options.weights, grammar)
         self._cancel = cancel or CancelToken()
         if engine is not None and not isinstance(engine, MeteredEngine):
             engine = MeteredEngine(engine, self._cancel)

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator
 
 from tree_sitter import Node
 
+from clover_patcher.propose.grammar import Grammar
 from clover_patcher.propose.syntax import Source, Statement
 
 _MAY_WARN = re.compile(r"\\|\d[a-zA-Z_]")
@@ -52,9 +53,15 @@ _HEADERS = (
 class Checker:
     """Answers for one file; remembers what the statements were."""
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: Source, grammar: Grammar | None = None) -> None:
+        """`grammar` is that of the Python that runs the program, where it is another one."""
         self._source = source
-        self.broken = _parse(source.slice(0, len(source.code))) is None
+        self._version = grammar.feature_version() if grammar else None
+        whole = source.slice(0, len(source.code))
+        ours = self._parses(whole)
+        self._grammar = grammar if grammar and not ours and grammar.meaning(whole) else None
+        """Asked for texts that are not Python to us; None where all of the file is."""
+        self.broken = not ours and self._grammar is None
         """Whether the file does not parse as it is; then only the whole file can be judged."""
         self._known: dict[int, str | None] = {}
         self._whole: dict[int, str | None] = {}
@@ -79,10 +86,12 @@ class Checker:
             text = source.slice(low, start) + new + source.slice(end, high)
             wrapped = self._wrap(statement, text)
             if wrapped is not None:
-                meaning = _fingerprint_of(wrapped, _same_form(statement))
+                meaning = None
+                if self._version is None or self._parses(wrapped):
+                    meaning = _fingerprint_of(wrapped, _same_form(statement))
                 if meaning is not None:
                     return self._unless_same(statement, low, high, meaning)
-                if not statement.is_header:
+                if not statement.is_header and self._grammar is None:
                     return None
         unit = statement.function or (statement if statement.is_definition else None)
         while unit is not None and unit.function is not None:
@@ -129,6 +138,16 @@ class Checker:
         before, after = _WRAPS.get(statement.kind, ("", "\n pass"))
         return f"{before}{text}{after}"
 
+    def _parses(self, text: str) -> bool:
+        return _parse(text, self._version) is not None
+
+    def _whole_meaning(self, text: str) -> str | None:
+        """What a text that stands alone means, to our Python or to that which runs it."""
+        tree = _parse(text, self._version)
+        if tree is not None:
+            return fingerprint(tree)
+        return self._grammar.meaning(text) if self._grammar else None
+
     def _by_unit(self, unit: Statement | None, start: int, end: int, new: str) -> str | None:
         """The same for an outermost function, or the whole file."""
         source = self._source
@@ -140,11 +159,9 @@ class Checker:
             low, high = 0, len(source.code)
         before = "if 1:\n" if source.code[low : low + 1] in (b" ", b"\t") and low else ""
         text = before + source.slice(low, start) + new + source.slice(end, high) + "\n"
-        meaning = _fingerprint_of(text, lambda tree: True)
+        meaning = self._whole_meaning(text)
         if low not in self._whole:
-            self._whole[low] = _fingerprint_of(
-                before + source.slice(low, high) + "\n", lambda tree: True
-            )
+            self._whole[low] = self._whole_meaning(before + source.slice(low, high) + "\n")
         if meaning is None or meaning == self._whole[low]:
             return None
         return f"@{low}:{meaning}"
@@ -182,13 +199,13 @@ def _pieces(node: object) -> Iterator[str]:
         yield repr(node)
 
 
-def _parse(text: str) -> ast.Module | None:
+def _parse(text: str, version: tuple[int, int] | None = None) -> ast.Module | None:
     try:
         if not _MAY_WARN.search(text):
-            return ast.parse(text)
+            return ast.parse(text, feature_version=version)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            return ast.parse(text)
+            return ast.parse(text, feature_version=version)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return None
 

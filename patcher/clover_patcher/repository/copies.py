@@ -47,7 +47,7 @@ class Copies:
     ) -> None:
         self._repository = repository
         self._folder = folder
-        self._names = names
+        self._names = list(names)
         self._overlay = overlay
         self._lock = lock
         self._git = OwnGit.of(repository)
@@ -61,11 +61,26 @@ class Copies:
     def first(self, others: Sequence[int]) -> Copy:
         """Makes copy 0, and begins to make the others in processes of their own."""
         target = self._begun(0)
-        self._list.write_bytes(b"".join(os.fsencode(name) + b"\0" for name in self._names))
+        self._write_list()
         self._copies = {number: Future() for number in others}
         self._thread = threading.Thread(target=self._make, name="copies", daemon=True)
         self._thread.start()
         return self._filled(target)
+
+    def add(self, names: Sequence[str], trees: Sequence[Path]) -> None:
+        """Copies more files, into `trees` and whatever was begun or comes later.
+
+        A name may lead out of the repository with "../": it lies beside the copies then.
+        """
+        source = str(self._repository.root)
+        begun = [future.result().tree for future in self._copies.values()]
+        for tree in dict.fromkeys([*trees, *begun]):
+            copy_files(source, names, str(tree))
+        self._names += names
+        self._write_list()
+
+    def _write_list(self) -> None:
+        self._list.write_bytes(b"".join(os.fsencode(name) + b"\0" for name in self._names))
 
     def take(self, number: int) -> Copy:
         """A copy that was begun, when it is done; one that was not is made now."""

@@ -22,7 +22,7 @@ import re
 import shutil
 import subprocess
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -65,7 +65,8 @@ class Listing:
     files: tuple[str, ...]
     """Tracked files and untracked ones that no ignore rule covers, submodules included."""
     ignored: tuple[str, ...]
-    """Ignored files; a directory that is ignored as a whole ends with "/"."""
+    """Ignored files, other repositories inside of this one, and empty folders; folders end
+    with "/"."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,19 +96,8 @@ class Repository:
 
     def listing(self) -> Listing:
         """Lists the working tree as git sees it, without touching the index."""
-        with _repo(self.root) as repo:
-            ignored = _names(
-                _git(
-                    repo,
-                    "ls_files",
-                    "-z",
-                    "--others",
-                    "--ignored",
-                    "--exclude-standard",
-                    "--directory",
-                )
-            )
-        return Listing(tuple(sorted(_files(self.root))), tuple(ignored))
+        files, ignored = _listed(self.root)
+        return Listing(tuple(sorted(files)), tuple(sorted(ignored)))
 
     def head(self) -> str | None:
         """The commit that HEAD names; None where there is no commit yet."""
@@ -184,21 +174,41 @@ def _version_of(program: str, mtime_ns: int, size: int) -> str:
     return done.stdout.decode("utf-8", "replace").strip()
 
 
-def _files(root: Path, prefix: str = "") -> set[str]:
-    """Tracked and untracked files below `root`, submodules that are checked out included."""
+_IGNORED = ("--others", "--ignored", "--exclude-standard", "--directory")
+
+
+def _listed(root: Path, prefix: str = "") -> tuple[set[str], set[str]]:
+    """Files below `root` and what is ignored there, submodules that are checked out included."""
     with _repo(root) as repo:
         staged = _git(repo, "ls_files", "-z", "--cached", "--stage")
-        others = _git(repo, "ls_files", "-z", "--others", "--exclude-standard")
+        others = _names(_git(repo, "ls_files", "-z", "--others", "--exclude-standard"))
+        folders = _git(repo, "ls_files", "-z", "--others", "--exclude-standard", "--directory")
+        ignored = _names(_git(repo, "ls_files", "-z", *_IGNORED))
     found: set[str] = set()
+    besides = {prefix + name for name in ignored}
     for entry in filter(None, staged.split(b"\0")):
         info, _, raw = entry.partition(b"\t")
         name = os.fsdecode(raw)
         if not info.startswith(_GITLINK):
             found.add(prefix + name)
         elif (root / name / ".git").exists():
-            found |= _files(root / name, f"{prefix}{name}/")
-    found.update(prefix + name for name in _names(others) if not name.endswith("/"))
-    return found
+            inside, more = _listed(root / name, f"{prefix}{name}/")
+            found |= inside
+            besides |= more
+    found.update(prefix + name for name in others if not name.endswith("/"))
+    besides.update(prefix + name for name in others if name.endswith("/"))  # other repositories
+    filled = {name[: name.index("/") + 1] for name in others if "/" in name}
+    for name in _names(folders):
+        if name.endswith("/") and name not in others and not _holds(name, others, filled):
+            besides.add(prefix + name)
+    return found, besides
+
+
+def _holds(folder: str, names: Sequence[str], tops: set[str]) -> bool:
+    """Whether one of the names is below the folder; `tops` are the first parts of the names."""
+    if folder.partition("/")[0] + "/" not in tops:
+        return False
+    return any(name.startswith(folder) for name in names)
 
 
 def _latest(root: Path, tree: bytes, limit: int, max_bytes: int) -> Iterator[tuple[str, str]]:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from clover_patcher.errors import UsageError
+from clover_patcher.repository.treecopy import is_python
 from clover_patcher.types import Diagnostic
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ def resolve_only(root: Path, cwd: Path, text: str) -> Diagnostic:
     if match is None:
         raise UsageError(f"{text!r} is not FILE:LINE or FILE:LINE:RULE, such as prog.py:3:F401")
     path = _resolve(root, cwd, match["path"])
-    if not path.endswith(".py"):
+    if (root / path).is_dir():
         raise UsageError(f"{match['path']} is a folder: name a file and a line, such as x.py:3")
     return Diagnostic(path, int(match["line"]), "", match["rule"] or "")
 
@@ -74,10 +75,15 @@ def _resolve(root: Path, cwd: Path, path: str) -> str:
         raise UsageError(f"{path} does not exist: PATH names files or folders that may be patched")
     if not full.is_relative_to(root):
         raise UsageError(f"{path} is outside the repository {root}")
-    if full.is_file() and full.suffix != ".py":
+    if full.is_file() and not _is_python(full):
         raise UsageError(f"{path} is not a Python file: only Python files are patched")
     relative = full.relative_to(root).as_posix()
     return "" if relative == "." else relative
+
+
+def _is_python(path: Path) -> bool:
+    with path.open("rb") as file:
+        return is_python(path.name, file.read(100))
 
 
 def below(name: str, folder: str) -> bool:

@@ -1,7 +1,9 @@
 """What of a working tree is copied, and whether it has changed since.
 
-What git ignores is copied where it is small and may matter to a check (generated modules, built
-extensions, `.env`), but never whole environments or caches.
+What git ignores is copied where it is small (generated modules, built extensions, data, logs,
+metadata of installed packages, `.env`). The rest is left out of the copies and named: environments,
+large folders and files, other repositories inside of this one. Runs see it copy-on-write where
+the system can do that; elsewhere it is copied on demand.
 """
 
 from __future__ import annotations
@@ -13,13 +15,13 @@ from pathlib import Path
 from clover_patcher.edits import sha256
 from clover_patcher.repository.treecopy import Stamp
 
-_NEVER_COPIED = frozenset(
-    {"__pycache__", "node_modules", "site-packages", "venv", ".venv", "env", "virtualenv"}
-    | {"build", "dist", "htmlcov", ".tox", ".nox"}
-)
+_NEVER_COPIED = frozenset({"__pycache__"})
 Mark = tuple[int, int, int]
 """A file's size, modification time in nanoseconds, and inode."""
 _IGNORED_FILES, _IGNORED_BYTES = 2_000, 32 << 20
+"""So much of what is ignored is copied at once."""
+_DEMANDED_FILES, _DEMANDED_BYTES = 50_000, 1 << 30
+"""So much is copied when a check turns out to need it."""
 
 
 def total_size(root: Path, names: Iterable[str]) -> int:
@@ -51,40 +53,64 @@ def unchanged(path: str, stamp: Stamp) -> bool:
         return False
 
 
-def worth_copying(root: Path, ignored: Sequence[str]) -> list[str]:
-    """Ignored files that a check may need: small ones outside of environments and caches."""
-    found: list[str] = []
+def worth_copying(root: Path, ignored: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Ignored files to copy, and paths to leave out: files, and folders as a whole.
+
+    Names of empty folders end with "/".
+    """
+    copied: list[str] = []
+    left_out: list[str] = []
     left = _IGNORED_BYTES
     for name in ignored:
-        inside = _walk(root, name) if name.endswith("/") else [name]
-        sizes = {path: _size(os.path.join(root, path)) for path in inside if _welcome(path)}
-        if sum(sizes.values()) <= left and len(found) + len(sizes) <= _IGNORED_FILES:
-            left -= sum(sizes.values())
-            found += sizes
-    return found
-
-
-def _walk(root: Path, folder: str) -> list[str]:
-    """Files of an ignored folder, up to the limit; none where it is an environment or cache."""
-    found: list[str] = []
-    if not _welcome(folder.rstrip("/")):
-        return found
-    for at, folders, names in os.walk(root / folder):
-        if "pyvenv.cfg" in names or ".git" in folders + names:
-            folders.clear()
+        path = name.rstrip("/")
+        if path.rpartition("/")[2] in _NEVER_COPIED or path.endswith(".pyc"):
             continue
-        folders[:] = [name for name in folders if _welcome(name)]
-        found += (os.path.relpath(os.path.join(at, name), root) for name in names)
-        if len(found) > _IGNORED_FILES:
-            return []
+        inside = walked(root, path, _IGNORED_FILES)
+        size = total_size(root, inside) if inside is not None else 0
+        if inside is None or size > left or len(copied) + len(inside) > _IGNORED_FILES:
+            left_out.append(path)
+        else:
+            left -= size
+            copied += inside
+    return copied, left_out
+
+
+def bounded(root: Path, names: Sequence[str]) -> list[str] | None:
+    """All files at or below some paths; None where copying them several times is too much."""
+    found: list[str] = []
+    for name in names:
+        inside = walked(root, name, _DEMANDED_FILES)
+        if inside is None:
+            return None
+        found += inside
+    fits = len(found) <= _DEMANDED_FILES and total_size(root, found) <= _DEMANDED_BYTES
+    return found if fits else None
+
+
+def below(name: str, folder: str) -> bool:
+    """Whether a path is the folder or inside of it."""
+    return name == folder or name.startswith(f"{folder.rstrip('/')}/")
+
+
+def walked(root: Path, name: str, most: int) -> list[str] | None:
+    """A file, or all files and empty folders below a folder; None where there are more than `most`.
+
+    Bytecode caches are left out: the copies are edited faster than their time stamps tell.
+    """
+    top = root / name
+    if top.is_symlink() or not top.is_dir():
+        return [name]
+    found: list[str] = []
+    for at, folders, names in os.walk(top):
+        place = os.path.relpath(at, root)
+        links = [folder for folder in folders if os.path.islink(f"{at}/{folder}")]
+        folders[:] = [f for f in folders if f not in _NEVER_COPIED and f not in links]
+        found += (f"{place}/{one}" for one in (*names, *links))
+        if not names and not folders and not links:
+            found.append(f"{place}/")
+        if len(found) > most:
+            return None
     return found
-
-
-def _welcome(path: str) -> bool:
-    folders = path.split("/")
-    return not path.endswith((".pyc", ".log")) and not any(
-        name in _NEVER_COPIED or name.endswith(("_cache", ".egg-info")) for name in folders
-    )
 
 
 def _size(path: str) -> int:

@@ -40,9 +40,12 @@ def copy_files(
     """Copies files and links, and returns a stamp for each Python file.
 
     Links into the source tree are turned into links within the target, and names of one file into
-    names of one copy. What is neither file nor link, or not there, or not readable, is left out;
-    so is compiled Python that has a source beside it, which could be older than it looks. Stops
-    once `going` says no. Raises `OSError` where the target cannot be written.
+    names of one copy; links that lead out, and links that stand for sockets, lead to the same
+    place. A name that ends with "/" is a folder to be made. Files keep their times. Python files
+    are those named so, and scripts whose first line names Python. What is anything else, or not
+    there, or not readable, is left out; so is compiled Python that has a source beside it, which
+    could be older than it looks. Stops once `going` says no. Raises `OSError` where the target
+    cannot be written.
     """
     stamps: dict[str, Stamp] = {}
     made: set[str] = set()
@@ -57,11 +60,15 @@ def copy_files(
         if folder not in made:
             os.makedirs(f"{target}/{folder}", exist_ok=True)
             made.add(folder)
+        if name.endswith("/"):
+            continue
         try:
             reader = os.open(old, _READ)
         except OSError as exc:
             if exc.errno == errno.ELOOP:
                 _copy_link(old, new, source, target)
+            elif exc.errno == errno.ENXIO:
+                _link_socket(old, new)
             elif exc.errno not in _LEFT_OUT:
                 raise
             continue
@@ -93,28 +100,48 @@ def _copy_link(old: str, new: str, source: str, target: str) -> None:
         return
     if link.startswith(f"{source}/"):  # stays within the copy
         link = target + link[len(source) :]
+    elif not link.startswith("/"):
+        full = f"{os.path.dirname(old)}/{link}"
+        if not os.path.normpath(full).startswith(f"{source}/"):
+            link = full  # leads out: to the same place from everywhere
     with contextlib.suppress(FileExistsError):
         os.symlink(link, new)
 
 
+def _link_socket(old: str, new: str) -> None:
+    """Somebody listens at a socket in the tree: it is reached through a link."""
+    with contextlib.suppress(OSError):
+        if stat.S_ISSOCK(os.lstat(old).st_mode):
+            os.symlink(old, new)
+
+
 def _copy_file(reader: int, info: os.stat_result, old: str, new: str) -> Stamp | None:
-    python = old.endswith(".py")
+    python = is_python(old, os.pread(reader, 100, 0))
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
     writer = os.open(new, flags, info.st_mode & 0o777 | 0o200)
     try:
         if info.st_size > _IN_MEMORY and not python:
             _send(reader, writer)
+            os.utime(writer, ns=(info.st_atime_ns, info.st_mtime_ns))
             return None
         data = _read_all(reader, info.st_size)
         view = memoryview(data)
         while view:
             view = view[os.write(writer, view) :]
+        os.utime(writer, ns=(info.st_atime_ns, info.st_mtime_ns))
     finally:
         os.close(writer)
     if not python:
         return None
     digest = hashlib.sha256(data).hexdigest()
     return Stamp(info.st_size, info.st_mtime_ns, info.st_ino, digest)
+
+
+def is_python(name: str, head: bytes) -> bool:
+    """Whether a file is Python: by its name, or by its first line where the name says nothing."""
+    if name.endswith((".py", ".pyw")):
+        return True
+    return head.startswith(b"#!") and b"python" in head.split(b"\n", 1)[0]
 
 
 def _read_all(reader: int, size: int) -> bytes:

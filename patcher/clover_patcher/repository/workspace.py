@@ -12,8 +12,9 @@ from __future__ import annotations
 
 import errno
 import os
+import sys
 import threading
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from stat import S_IMODE
@@ -26,7 +27,16 @@ from clover_patcher.repository.copies import Copies
 from clover_patcher.repository.git import Listing, Repository
 from clover_patcher.repository.overlay import require_overlay
 from clover_patcher.repository.owned import Claim, claim, release, remove_folders, sweep
-from clover_patcher.repository.snapshot import Mark, marks, total_size, unchanged, worth_copying
+from clover_patcher.repository.snapshot import (
+    Mark,
+    below,
+    bounded,
+    marks,
+    total_size,
+    unchanged,
+    walked,
+    worth_copying,
+)
 from clover_patcher.repository.treecopy import Stamp
 
 _MEMORY_BYTES, _ROOM = 64 << 20, 16
@@ -54,7 +64,8 @@ class Workspace:
     The first tree is ready at once; the others, and a fresh one to confirm a patch in, are made
     beside the checks. `scratch` is an empty folder for other temporary files.
     `overlay` maps repository-relative paths to the bytes that the copies hold instead of the
-    user's file: unsaved buffers, of new files too.
+    user's file: unsaved buffers, of new files too. `include` names paths that are copied whatever
+    their size, below the repository or beside it ("../NAME").
 
     Entering raises `UsageError` where git refuses the repository or no folder can be made.
     """
@@ -65,9 +76,14 @@ class Workspace:
         *,
         trees: int = 1,
         overlay: Mapping[str, bytes] | None = None,
+        include: Sequence[str] = (),
     ) -> None:
         self.repository = repository
         self.stamps: dict[str, Stamp] = {}
+        self.left_out: tuple[str, ...] = ()
+        """Paths that the copies have not: large ignored ones, and other repositories."""
+        self._include = tuple(include)
+        self._brought: list[str] = []
         self._wanted = trees
         self._spare: int | None = trees
         self._made = trees + 1
@@ -135,7 +151,7 @@ class Workspace:
     @property
     def scratch(self) -> Path:
         assert self._claim is not None, "the workspace is not open"
-        return self._claim.folder / "scratch"
+        return self._claim.folder / "t"  # a short name: sockets below it have short paths only
 
     @property
     def python_files(self) -> list[str]:
@@ -195,6 +211,20 @@ class Workspace:
         self._seen = _seen(listing, stamps, seen)
         return tree
 
+    def bring(self, names: Sequence[str]) -> bool:
+        """Copies more paths into all copies, later ones too; False where they are too large.
+
+        Names are relative to the repository; "../NAME" is beside it.
+        """
+        assert self._copies is not None, "the workspace is not open"
+        found = bounded(self.repository.root, names)
+        if found is None:
+            return False
+        self._copies.add(found, self.trees)
+        self.left_out = tuple(name for name in self.left_out if name not in names)
+        self._brought += [*names, *found]
+        return True
+
     def retire(self) -> None:
         """Begins to remove the copies, which nobody needs any more; `close` does the rest."""
         assert self._claim is not None and self._copies is not None, "the workspace is not open"
@@ -216,7 +246,7 @@ class Workspace:
     def _empty(self, folder: Path) -> None:
         assert self._copies is not None
         self._copies.stop()
-        remove_folders(folder, keep=folder / "scratch")
+        remove_folders(folder, keep=self.scratch)
 
     def _copy(self) -> None:
         assert self._claim is not None and self._listing is not None
@@ -229,7 +259,15 @@ class Workspace:
         self.stamps = dict(self._seen.stamps)
 
     def _names(self, listing: Listing) -> list[str]:
-        return [*listing.files, *worth_copying(self.repository.root, listing.ignored)]
+        root = self.repository.root
+        copied, left_out = worth_copying(root, listing.ignored)
+        asked = [name for path in self._include for name in walked(root, path, sys.maxsize) or ()]
+        self.left_out = tuple(
+            name
+            for name in left_out
+            if name not in self._brought and not any(below(name, path) for path in self._include)
+        )
+        return list(dict.fromkeys([*listing.files, *copied, *asked, *self._brought]))
 
     def _list(self) -> Listing:
         listing = self.repository.listing()

@@ -8,6 +8,9 @@ from functools import partial
 from pathlib import Path
 
 from clover_patcher.check.baseline import reproduce
+from clover_patcher.check.fidelity import Fidelity
+from clover_patcher.check.hopeless import why_hopeless
+from clover_patcher.check.prepared import View
 from clover_patcher.check.runners import Runner, start_runner
 from clover_patcher.repository.workspace import Workspace
 from clover_patcher.request import FixRequest
@@ -23,11 +26,22 @@ class Lanes:
     def __init__(self, task: Task, workspace: Workspace, stack: ExitStack) -> None:
         self.running: list[Runner] = []
         self._task, self._workspace, self._stack = task, workspace, stack
+        view = View(left_out=workspace.left_out, network=task.request.network)
+        self._fidelity = Fidelity(workspace, task.cwd, view)
 
     def baseline(self) -> tuple[Outcome, list[Runner]]:
         """The failure to repair, and the runners on which it shows reliably; see `reproduce`."""
         numbers = range(jobs_for(self._task.request))
-        return reproduce(self._task.check, [partial(self._start, number) for number in numbers])
+        starts = [partial(self._start, number) for number in numbers]
+        return reproduce(self._task.check, starts, self._fidelity.mend, self._hopeless)
+
+    @property
+    def notes(self) -> list[str]:
+        """What was brought into the copies, in words."""
+        return self._fidelity.notes
+
+    def _hopeless(self, outcome: Outcome, runner: Runner) -> str | None:
+        return why_hopeless(self._task.check, outcome, self._workspace.files, runner)
 
     def _start(self, number: int) -> Runner:
         return self.runner(self._workspace.tree(number), self._stack)
@@ -44,6 +58,7 @@ class Lanes:
             original_root=task.repository.root,
             cwd=task.cwd,
             only=task.request.only,
+            view=self._fidelity.view,
         )
         stack.callback(runner.close)
         self.running.append(runner)

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from clover_patcher.check.command import Check
+from clover_patcher.check.prepared import View
 from clover_patcher.check.runner import ProgramRunner
 from clover_patcher.types import Edit, Outcome
 
@@ -336,7 +337,7 @@ def test_no_network_but_loopback(start: Start) -> None:
         assert runner.isolation_problem
         pytest.skip(f"this kernel does not isolate: {runner.isolation_problem}")
     assert _kinds(runner.baseline()) == {"test_net.py::test_outside": "OSError"}
-    shared = start({}, network=True)
+    shared = start({}, view=View(network=True))
     assert not shared.isolated
     assert "asked" in shared.isolation_problem
 

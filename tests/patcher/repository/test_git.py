@@ -50,7 +50,7 @@ def test_the_listing_has_tracked_untracked_and_ignored_files(make_repo) -> None:
     make_repo.git(root / "nested", "init", "-q")
     listing = Repository.open(root).listing()
     assert listing.files == (".gitignore", "a.py", "new\nline.py", "ünï cödé/b.py")
-    assert sorted(listing.ignored) == ["out/", "x.log"]
+    assert listing.ignored == ("nested/", "out/", "x.log")
 
 
 def test_submodules_are_listed(make_repo) -> None:

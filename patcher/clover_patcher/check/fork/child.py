@@ -151,7 +151,8 @@ class Report:
             mapper = _state["mapper"]
             here, outside = paths.loaded_files(mapper)
             names = paths.preloadable(mapper, _state["known"])
-            self.emit(e="modules", names=names, outside=outside, here=here)
+            twins = paths.installed_twins(mapper, _state["known"])
+            self.emit(e="modules", names=names, outside=outside, here=here, installed=twins)
         for stream in (sys.stdout, sys.stderr, sys.__stdout__, sys.__stderr__):
             try:
                 stream.flush()  # type: ignore[union-attr]

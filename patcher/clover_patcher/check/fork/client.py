@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import socket
 import struct
@@ -20,6 +21,10 @@ from clover_patcher.errors import UsageError
 
 _START_S = 60.0
 _LOG = "server.log"
+AROUND = ".."
+"""Stands for the folder around the repository in what runs cannot see."""
+_MOUNTS = "CLOVER_MOUNTS"
+"""The variable that, set to 0, keeps runs from mounting anything."""
 _SLACK_S = 10.0
 """A server that answers this much later than its own limit is taken for dead."""
 _NOT_INHERITED = ("GIT_", "PYTEST_XDIST", "PYTEST_CURRENT_TEST", "PYTEST_VERSION")
@@ -40,6 +45,10 @@ class ServerOptions:
     isolate: bool = True
     cwd: str = ""
     """Where the check runs, relative to the worktree."""
+    left_out: tuple[str, ...] = ()
+    """Paths below `original_root` that were not copied: runs see them copy-on-write."""
+    loopback: bool = False
+    """Runs reach the services on the machine's loopback device all the same."""
 
     @property
     def folder(self) -> Path:
@@ -99,6 +108,8 @@ class ForkServer:
         self.options = options
         self.isolated = False
         self.isolation_problem = ""
+        self.left_out: tuple[str, ...] = ()
+        """Paths that were not copied, and could not be mounted either."""
         self.version: tuple[int, ...] = ()
         self.loaded: frozenset[str] = frozenset()
         ours, theirs = socket.socketpair()
@@ -156,13 +167,18 @@ class ForkServer:
         first = check.import_first
         config = {
             "kind": check.kind,
-            "argv": [_moved(a, options) for a in check.argv],
+            "argv": [
+                _moved(check.argv[0], options, program=True),
+                *(_moved(a, options) for a in check.argv[1:]),
+            ],
             "args": [_moved(a, options) for a in check.arguments],
             "first": [] if first is None else [os.path.normpath(options.folder / first)],
             "worktree": str(options.worktree),
             "cwd": str(options.folder),
             "original_root": str(options.original_root) if options.original_root else None,
             "isolate": options.isolate,
+            "loopback": options.loopback,
+            "view": _view(options),
         }
         command = [
             check.interpreter or sys.executable,
@@ -194,6 +210,8 @@ class ForkServer:
             name = self.options.check.interpreter
             raise UsageError(f"{name} cannot import the test framework: {ready['error']}")
         self.isolated, self.isolation_problem = ready["isolated"], ready["why"]
+        nothing = (*self.options.left_out, AROUND)
+        self.left_out = tuple(ready["left"]) if _view(self.options) else nothing
         self.version = tuple(ready["version"])
         self.loaded = frozenset(ready["here"])
 
@@ -228,18 +246,44 @@ def _plain(job: Job) -> dict[str, Any]:
     return {name: getattr(job, name) for name in Job.__slots__}
 
 
-def _moved(argument: str, options: ServerOptions) -> str:
-    """An absolute path into the original repository becomes one into the worktree."""
+def _view(options: ServerOptions) -> dict[str, Any] | None:
+    """What `mounts.py` is to mount; None without a repository that the worktree comes from."""
     root = options.original_root
-    if root is None or not argument.startswith(f"{root}{os.sep}"):
+    if root is None or root == options.worktree or os.environ.get(_MOUNTS) == "0":
+        return None
+    scratch = options.tmp / "mounts"
+    scratch.mkdir(exist_ok=True)
+    names = [*options.left_out, AROUND]
+    return {
+        "root": str(root),
+        "tree": str(options.worktree),
+        "scratch": str(scratch),
+        "names": names,
+    }
+
+
+def _moved(argument: str, options: ServerOptions, *, program: bool = False) -> str:
+    """An absolute path into the original repository becomes one into the worktree.
+
+    A program of an environment that was not copied is the original's.
+    """
+    root = options.original_root
+    if root is None:
         return argument
-    return str(options.worktree / os.path.relpath(argument, root))
+    if options.check.script and argument == options.check.script:
+        return re.sub(
+            rf"{re.escape(str(root))}(?![\w.-])", lambda _: str(options.worktree), argument
+        )
+    if argument != str(root) and not argument.startswith(f"{root}{os.sep}"):
+        return argument
+    twin = options.worktree / os.path.relpath(argument, root)
+    return argument if program and not os.path.lexists(twin) else str(twin)
 
 
 def _environment(options: ServerOptions) -> dict[str, str]:
     """The user's environment, with bytecode, temporary files and git kept apart."""
     env = {k: v for k, v in os.environ.items() if not k.startswith(_NOT_INHERITED)}
-    scratch = options.tmp / "tmp"
+    scratch = options.tmp / "t"
     scratch.mkdir(parents=True, exist_ok=True)
     env.pop("PYTHONSTARTUP", None)
     env.pop("PYTHONINSPECT", None)
@@ -251,6 +295,9 @@ def _environment(options: ServerOptions) -> dict[str, str]:
     }
     caches = {"MYPY_CACHE_DIR": "mypy", "RUFF_CACHE_DIR": "ruff", "PYLINTHOME": "pylint"}
     env |= {name: str(options.tmp / folder) for name, folder in caches.items()}
+    for name, value in options.check.env:
+        parts = [_moved(part, options, program=True) for part in value.split(os.pathsep)]
+        env[name] = os.pathsep.join(parts)
     return env
 
 

@@ -13,6 +13,7 @@ import signal
 import socket
 import struct
 import time
+from typing import Any
 
 PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
@@ -20,51 +21,82 @@ MAX_PROCESSES = 256
 """So many descendants end a run."""
 _CLONE_NEWUSER = 0x10000000
 _CLONE_NEWNET = 0x40000000
+_CLONE_NEWNS = 0x00020000
 
 # --- isolation --------------------------------------------------------------------------------
 
 
-def leave_network() -> tuple[bool, str]:
-    """Moves this process into a network namespace that has only a loopback device.
+def enter(isolate: bool, view: dict[str, Any] | None, arrange: Any) -> dict[str, Any]:
+    """Moves this process into namespaces of its own; says what came of it.
 
-    A child tries it first, since one cannot come back from half of the way.
+    With `isolate`, its network has only a loopback device. With a `view`, `arrange(view,
+    unprivileged)` mounts things that only this process and its children see. "isolated" and "why"
+    are about the network, "left" has the names of the view that could not be mounted.
     """
+    left = list(view["names"]) if view else []
+    problem = "not asked for"
+    tries = [(isolate, True)] if view else []
+    tries += [(True, False)] if isolate else []
+    for network, mounts in tries:
+        problem = _tried(network, mounts)
+        if not problem:
+            unprivileged = _enter_namespaces(network, mounts)
+            if mounts:
+                left = arrange(view, unprivileged)
+            _drop_powers(unprivileged)
+            return {"isolated": network, "why": "" if network else "not asked for", "left": left}
+    return {"isolated": False, "why": problem if isolate else "not asked for", "left": left}
+
+
+def _tried(network: bool, mounts: bool) -> str:
+    """What goes wrong, in words; a child tries it, since one cannot come back from half way."""
     try:
         read, write = os.pipe()
         pid = os.fork()
         if pid == 0:
-            os.write(write, (_enter_namespaces() or "ok").encode())
+            try:
+                _drop_powers(_enter_namespaces(network, mounts))
+                os.write(write, b"ok")
+            except Exception as error:
+                os.write(write, (str(error) or type(error).__name__).encode())
             os._exit(0)
         os.close(write)
         answer = os.read(read, 1000).decode()
         os.close(read)
         os.waitpid(pid, 0)
-        problem = "" if answer == "ok" else answer or "the attempt crashed"
-        problem = problem or _enter_namespaces()
+        return "" if answer == "ok" else answer or "the attempt crashed"
     except OSError as error:
-        problem = str(error)
-    return not problem, problem
+        return str(error)
 
 
-def _enter_namespaces() -> str:
-    """The problem in words, "" where there was none."""
-    try:
-        libc = ctypes.CDLL(None, use_errno=True)
-        uid, gid = os.getuid(), os.getgid()
-        if libc.unshare(_CLONE_NEWNET) == 0:
-            _loopback_up()
-            return ""
-        if libc.unshare(_CLONE_NEWUSER | _CLONE_NEWNET) != 0:
-            return os.strerror(ctypes.get_errno())
+def _enter_namespaces(network: bool, mounts: bool) -> bool:
+    """Whether a user namespace was needed, whose powers are dropped afterwards.
+
+    Raises `OSError`.
+    """
+    libc = ctypes.CDLL(None, use_errno=True)
+    uid, gid = os.getuid(), os.getgid()
+    wanted = (_CLONE_NEWNET if network else 0) | (_CLONE_NEWNS if mounts else 0)
+    unprivileged = bool(libc.unshare(wanted) != 0)
+    if unprivileged:
+        if libc.unshare(_CLONE_NEWUSER | wanted) != 0:
+            raise OSError(os.strerror(ctypes.get_errno()))
         _write("/proc/self/setgroups", "deny")
         _write("/proc/self/uid_map", f"{uid} {uid} 1")
         _write("/proc/self/gid_map", f"{gid} {gid} 1")
+    if network:
         _loopback_up()
-        if uid != 0:  # the new namespace's powers would override file modes
-            libc.capset(struct.pack("Ii", 0x20080522, 0), b"\0" * 24)
-        return ""
-    except Exception as error:  # a child has nobody to raise to
-        return str(error) or type(error).__name__
+    if mounts:
+        none = None
+        if libc.mount(none, b"/", none, ctypes.c_ulong(0x44000), none) != 0:  # private, all of it
+            raise OSError(os.strerror(ctypes.get_errno()))
+    return unprivileged
+
+
+def _drop_powers(unprivileged: bool) -> None:
+    """The powers in a new user namespace would override file modes."""
+    if unprivileged and os.getuid() != 0:
+        ctypes.CDLL(None).capset(struct.pack("Ii", 0x20080522, 0), b"\0" * 24)
 
 
 def _write(path: str, text: str) -> None:

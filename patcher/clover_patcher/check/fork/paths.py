@@ -202,6 +202,29 @@ def loaded_files(mapper: Mapper) -> tuple[list[str], list[str]]:
     return here, outside
 
 
+def installed_twins(mapper: Mapper, known: Any) -> list[tuple[str, str]]:
+    """(name, folder of the installation) of top packages that are in the worktree as well.
+
+    Such a package was imported from where it is installed; `known` are modules that do not count.
+    """
+    found = []
+    for name, module in list(sys.modules.items()):
+        filename = getattr(module, "__file__", None)
+        if name in known or "." in name or not isinstance(filename, str):
+            continue
+        real = os.path.realpath(filename)
+        if not installed(real) or mapper.in_original(real):
+            continue
+        for folder in (mapper.cwd, mapper.worktree):
+            tops = [os.path.join(folder, inner, name) for inner in ("", "src", "lib")]
+            if any(os.path.isfile(os.path.join(top, "__init__.py")) for top in tops):
+                package = os.path.dirname(real)
+                inside = os.path.basename(filename).startswith("__init__.")
+                found.append((name, os.path.dirname(package) if inside else package))
+                break
+    return found
+
+
 def preloadable(mapper: Mapper, known: Any) -> list[str]:
     """Names of installed modules that are loaded now and were not in `known`, in order."""
     names = []

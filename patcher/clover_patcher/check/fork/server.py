@@ -290,11 +290,15 @@ def main() -> None:
     sock = socket.socket(fileno=int(sys.argv[2]))
     os.set_inheritable(sock.fileno(), False)
     guard.prctl(guard.PR_SET_CHILD_SUBREAPER, 1)
-    isolated, why = guard.leave_network() if config["isolate"] else (False, "not asked for")
+    relay = load_sibling("relay").Relay(guard) if config["loopback"] and config["isolate"] else None
+    entered = guard.enter(config["isolate"], config["view"], load_sibling("mounts").arrange)
     os.chdir(config["cwd"])
     server = Server(config, sock)
+    if relay is not None:
+        entered["ports"] = relay.open() if entered["isolated"] else []
+        server.forker.keep.append(relay.pid)
     ready = server.child.prepare(config)
-    send(sock, dict(ready, isolated=isolated, why=why))
+    send(sock, dict(ready, **entered))
     server.serve()
 
 
