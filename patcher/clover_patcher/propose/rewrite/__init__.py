@@ -1,0 +1,1 @@
+"""Functions rewritten by a model that converses: prompts, answers, their way into files."""
