@@ -232,8 +232,7 @@ def _margin(code: bytes, start: int, function: Function) -> str:
     """The blanks before the function's line; `export` and the like may stand on it too."""
     line = code.rfind(b"\n", 0, start) + 1
     before = code[line:start]
-    wrapper = code[max(line, function.outer_start) : start] if function.outer_start < start else b""
-    blanks = before[: len(before) - len(wrapper)]
+    blanks = before[: function.outer_start - line] if function.outer_start >= line else before
     if blanks.strip():
         raise Refused(f"{function.qualname} shares its line with other code")
     return blanks.decode()
