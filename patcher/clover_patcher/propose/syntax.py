@@ -110,7 +110,7 @@ class Source:
         self.path = path
         self.code = text.encode("utf-8")
         self.eol = "\r\n" if 2 * text.count("\r\n") > text.count("\n") else "\n"
-        self._encoding = encoding
+        self.encoding = encoding
         self._bom = len(codecs.BOM_UTF8) if bom else 0
         self._utf8 = codecs.lookup(encoding).name == "utf-8"
         self._starts = _line_starts(self.code)
@@ -197,7 +197,7 @@ class Source:
     def edit(self, start: int, end: int, new: str) -> Edit | None:
         """The change in the file's own bytes; None where its encoding lacks a character."""
         try:
-            data = new.encode(self._encoding)
+            data = new.encode(self.encoding)
         except UnicodeEncodeError:
             return None
         return Edit(self.path, self._offset(start), self._offset(end), data)
@@ -205,7 +205,7 @@ class Source:
     def _offset(self, offset: int) -> int:
         if self._utf8:
             return self._bom + offset
-        return self._bom + len(self.slice(0, offset).encode(self._encoding))
+        return self._bom + len(self.slice(0, offset).encode(self.encoding))
 
 
 def load_source(path: str, content: bytes) -> Source | None:

@@ -1,0 +1,178 @@
+"""What a conversing model reads to repair a failure: the failure, the test, the suspect functions.
+
+The layout follows what small models answer best to: whole functions in fenced blocks headed
+`path::qualname`, and nothing else asked for (measured by Aider's polyglot benchmark and
+arXiv:2604.27296; see docs/log.md). The budget is in characters, nearest evidence first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from clover_patcher.locate.evidence import Evidence
+from clover_patcher.propose.rewrite.functions import Function, functions, language_of
+from clover_patcher.types import Outcome, TestFailure
+
+_SYSTEM = (
+    "You repair programs. You answer with the corrected functions only: each one whole, in a"
+    " fenced code block below the heading that it was shown with. Keep names, signatures and"
+    " comments. Change as little as possible. Never change a test."
+)
+_MESSAGE, _TEST, _OUTPUT = 1_200, 2_400, 1_600
+"""Characters of a failure's message, of the test, of what the check printed."""
+_LONGEST = 9_000
+"""Characters of a function that is still shown whole; longer ones are edited by search."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """One suspect function of a file."""
+
+    path: str
+    qualname: str
+    code: str
+    language: str
+    score: float
+
+    @property
+    def heading(self) -> str:
+        return f"{self.path}::{self.qualname}" if self.qualname else self.path
+
+
+def suspects(evidence: Evidence, texts: Mapping[str, str]) -> list[Shown]:
+    """Suspect functions, most suspicious first; code outside functions as the whole file.
+
+    `texts` are the files that may be changed, with line feeds only.
+    """
+    found: dict[tuple[str, str], Shown] = {}
+    for at in evidence.locations:
+        text = texts.get(at.path)
+        language = language_of(at.path, (text or "").encode().split(b"\n", 1)[0])
+        if text is None or language is None:
+            continue
+        code = text.encode()
+        function = _around(functions(language, code), code, at.line)
+        name = function.qualname if function else ""
+        if (at.path, name) in found:
+            continue
+        if function is None and len(text) > _LONGEST:
+            continue
+        start = code.rfind(b"\n", 0, function.outer_start) + 1 if function else 0
+        shown = code[start : function.outer_end].decode() if function else text
+        if len(shown) <= _LONGEST:
+            found[at.path, name] = Shown(at.path, name, shown, language, at.score)
+    return list(found.values())
+
+
+def _around(found: Sequence[Function], code: bytes, line: int) -> Function | None:
+    """The innermost function around a line, or the outermost one of nested functions."""
+    lines = code.split(b"\n")
+    offset = sum(len(text) + 1 for text in lines[: line - 1])
+    end = offset + len(lines[line - 1]) if line <= len(lines) else offset
+    around = [f for f in found if not f.is_class and f.outer_start <= end and offset < f.outer_end]
+    return around[0] if around else None
+
+
+def first_prompt(evidence: Evidence, shown: Sequence[Shown]) -> list[tuple[str, str]]:
+    """(role, text) of the conversation that asks for a repair of these functions."""
+    parts = [
+        "A check fails. Repair the program so that it passes.",
+        "",
+        f"Check: {_command(evidence)}",
+    ]
+    parts += _failures(evidence.baseline)
+    for path, name, code in _tests(evidence):
+        parts += ["", f"The test, `{path}::{name}` (it stays as it is):", _fence(code, path)]
+    parts += ["", "The functions that may be wrong:"]
+    for one in shown:
+        parts += ["", f"`{one.heading}`", f"```{one.language}", one.code.rstrip("\n"), "```"]
+    used = _signatures(evidence, shown)
+    if used:
+        parts += ["", "Signatures of what they use:", "```python", *used, "```"]
+    parts += ["", "Answer with the corrected function or functions, each below its heading."]
+    return [("system", _SYSTEM), ("user", "\n".join(parts))]
+
+
+def next_prompt(
+    before: Sequence[tuple[str, str]], answer: str, outcome: Outcome | None, refused: Sequence[str]
+) -> list[tuple[str, str]]:
+    """The conversation with an answer that did not help, and what came of it."""
+    if outcome is None:
+        said = "That answer could not be used: " + "; ".join(refused) + "."
+    else:
+        said = "\n".join(["With this change the check still fails:", *_failures(outcome)])
+    ask = f"{said}\n\nAnswer again with the corrected functions, each whole, below its heading."
+    return [*before, ("assistant", answer), ("user", ask)]
+
+
+def _failures(outcome: Outcome) -> list[str]:
+    parts: list[str] = []
+    for failure in outcome.failures[:2]:
+        name = f"`{failure.nodeid}` fails" if failure.nodeid else "It fails"
+        parts += ["", f"{name} with {failure.kind}:", _cut(failure.message, _MESSAGE)]
+        parts += [
+            f"  {frame.path}:{frame.line} in {frame.function}" for frame in failure.frames[-6:]
+        ]
+    if not any(failure.message for failure in outcome.failures) and outcome.output:
+        parts += ["", "It printed:", "```text", _cut(outcome.output, _OUTPUT), "```"]
+    return parts
+
+
+def _tests(evidence: Evidence) -> list[tuple[str, str, str]]:
+    """The source of the first failing test."""
+    for failure in evidence.baseline.failures:
+        where = _test_of(failure)
+        if where is None:
+            continue
+        path, name = where
+        try:
+            text = evidence.read(path).decode("utf-8", "replace").replace("\r\n", "\n")
+        except (OSError, KeyError):
+            continue
+        code = text.encode()
+        for function in functions(language_of(path) or "python", code):
+            if function.name == name and not function.is_class:
+                start = code.rfind(b"\n", 0, function.outer_start) + 1
+                shown = code[start : function.outer_end].decode()
+                return [(path, function.qualname, _cut(shown, _TEST))]
+    return []
+
+
+def _test_of(failure: TestFailure) -> tuple[str, str] | None:
+    path, _, rest = failure.nodeid.partition("::")
+    if rest:
+        return path, rest.rpartition("::")[2].partition("[")[0]
+    for frame in failure.frames:  # unittest names, scripts: the outermost frame of ours
+        return frame.path, frame.function
+    return None
+
+
+def _signatures(evidence: Evidence, shown: Sequence[Shown]) -> list[str]:
+    """First lines of the functions of the suspects' files that the suspects call."""
+    words = " ".join(one.code for one in shown)
+    have = {(one.path, one.qualname) for one in shown}
+    found: list[str] = []
+    for path in dict.fromkeys(one.path for one in shown):
+        text = evidence.sources.get(path, b"").decode("utf-8", "replace").replace("\r\n", "\n")
+        language = language_of(path)
+        if language != "python":
+            continue
+        code = text.encode()
+        for function in functions(language, code):
+            if (path, function.qualname) in have or f"{function.name}(" not in words:
+                continue
+            head = " ".join(code[function.start : function.body_start].decode().split())
+            found.append(f"{head} ...  # {function.qualname}")
+    return found[:12]
+
+
+def _fence(code: str, path: str) -> str:
+    return f"```{language_of(path) or ''}\n{code.rstrip(chr(10))}\n```"
+
+
+def _cut(text: str, limit: int) -> str:
+    """The text's beginning and end, where it is too long."""
+    if len(text) <= limit:
+        return text
+    return f"{text[: limit // 3].rstrip()}\n[…]\n{text[-2 * limit // 3 :].lstrip()}"
