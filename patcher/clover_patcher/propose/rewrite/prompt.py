@@ -79,7 +79,7 @@ def first_prompt(evidence: Evidence, shown: Sequence[Shown]) -> list[tuple[str, 
     parts = [
         "A check fails. Repair the program so that it passes.",
         "",
-        f"Check: {_command(evidence)}",
+        f"Check: {evidence.check.display}",
     ]
     parts += _failures(evidence.baseline)
     for path, name, code in _tests(evidence):
