@@ -114,6 +114,18 @@ OnPiece = Callable[[Piece], None]
 
 
 @runtime_checkable
+class Converses(Protocol):
+    """An engine that answers conversations; one that cannot after all raises `Unsupported`."""
+
+    def generate(
+        self,
+        request: GenerateRequest,
+        cancel: CancelToken | None = None,
+        on_piece: OnPiece | None = None,
+    ) -> GenerateResult: ...
+
+
+@runtime_checkable
 class TextEngine(Protocol):
     """What engines with a chat template offer beside `clover_engine.api.Engine`; same errors.
 

@@ -27,6 +27,7 @@ from clover_patcher.locate.evidence import Evidence, gather
 from clover_patcher.progress import Progress
 from clover_patcher.propose.metered import MeteredEngine
 from clover_patcher.propose.proposer import Proposer
+from clover_patcher.propose.rewrite.rewriter import Rewriter
 from clover_patcher.propose.source import Templates
 from clover_patcher.propose.tools import ToolSuggestions
 from clover_patcher.report.explain import describe_failures, explain
@@ -67,10 +68,13 @@ def fix(
 
 
 def proposers_for(
-    request: FixRequest, engine: Engine | None, cancel: CancelToken
+    request: FixRequest, engine: MeteredEngine | None, cancel: CancelToken
 ) -> list[Proposer]:
     """Who makes candidates, in the order in which they are asked."""
-    return [ToolSuggestions(), Templates(engine, cancel, request.unread)]
+    proposers: list[Proposer] = [ToolSuggestions(), Templates(engine, cancel, request.unread)]
+    if engine is not None:
+        proposers.append(Rewriter(engine, cancel, withheld=request.unread))
+    return proposers
 
 
 class _Repair:

@@ -37,6 +37,7 @@ from clover_engine.errors import (
     RequestError,
     Unsupported,
 )
+from clover_engine.generation import Converses, GenerateRequest, GenerateResult, OnPiece
 
 log = logging.getLogger(__name__)
 
@@ -162,6 +163,36 @@ class _Routed:
 
     def cloze(self, request: ClozeRequest, cancel: CancelToken | None = None) -> ClozeResult:
         return self._call(ClozeResult, request, cancel)
+
+    def generate(
+        self,
+        request: GenerateRequest,
+        cancel: CancelToken | None = None,
+        on_piece: OnPiece | None = None,
+    ) -> GenerateResult:
+        """Asks the first provider that converses. Raises `Unsupported` where there is none.
+
+        An answer takes long: keystrokes do not wait for it, except in the embedded model's worker,
+        which does one thing at a time.
+        """
+        last: EngineError = Unsupported(
+            "no engine converses: name a model server, or a coder model"
+        )
+        for provider in [p for p in self._providers if p.is_due]:
+            engine = provider.engine
+            if not isinstance(engine, Converses):
+                continue
+            try:
+                return engine.generate(request, cancel, on_piece)
+            except (RequestCancelled, Unsupported) as error:
+                if isinstance(error, RequestCancelled):
+                    raise
+                last = error
+            except EngineError as error:
+                provider.failed(error)
+                self._changed()
+                last = error
+        raise last
 
     def health(self) -> Health:
         for provider in self._providers:

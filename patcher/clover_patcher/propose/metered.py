@@ -23,6 +23,7 @@ from clover_engine.api import (
     ScoreResult,
 )
 from clover_engine.errors import Unsupported
+from clover_engine.generation import Converses, GenerateRequest, GenerateResult, OnPiece
 from clover_patcher.types import EngineUse
 
 
@@ -66,6 +67,18 @@ class MeteredEngine:
 
     def cloze(self, request: ClozeRequest, cancel: CancelToken | None = None) -> ClozeResult:
         return self._named(self._count(lambda: self._engine.cloze(request, cancel or self._token)))
+
+    def generate(
+        self,
+        request: GenerateRequest,
+        cancel: CancelToken | None = None,
+        on_piece: OnPiece | None = None,
+    ) -> GenerateResult:
+        """Raises `Unsupported` where the engine does not converse."""
+        engine = self._engine
+        if not isinstance(engine, Converses):
+            raise Unsupported("this engine only fills holes: ask another one")
+        return self._count(lambda: engine.generate(request, cancel or self._token, on_piece))
 
     def health(self) -> Health:
         return self._engine.health()

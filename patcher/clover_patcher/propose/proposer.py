@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import chain
 from typing import Protocol
 
 from clover_patcher.locate.evidence import Evidence
@@ -21,6 +22,10 @@ class Proposer(Protocol):
         """Stands in `Candidate.proposer`, the log and the result."""
 
     @property
+    def is_slow(self) -> bool:
+        """Whether a batch takes seconds: it is then made beside the others' batches."""
+
+    @property
     def notes(self) -> Sequence[str]:
         """What went wrong on the way, in words."""
 
@@ -35,9 +40,8 @@ class Proposer(Protocol):
         """Takes note of a candidate's outcome; must not block."""
 
 
-def one_after_another(
-    proposers: Sequence[Proposer], evidence: Evidence
-) -> Iterator[list[Candidate]]:
-    """All batches of the first proposer, then those of the next."""
-    for proposer in proposers:
-        yield from proposer.propose(evidence)
+def streams(proposers: Sequence[Proposer], evidence: Evidence) -> list[Iterator[list[Candidate]]]:
+    """What is made at the same time: the quick proposers, one after another, and each slow one."""
+    quick = [proposer for proposer in proposers if not proposer.is_slow]
+    slow = [proposer.propose(evidence) for proposer in proposers if proposer.is_slow]
+    return [chain.from_iterable(proposer.propose(evidence) for proposer in quick), *slow]

@@ -43,6 +43,7 @@ class Templates:
     """Proposes what templates enumerate and the engine's cloze fills, ranked by both."""
 
     name = "templates"
+    is_slow = False
 
     def __init__(
         self,

@@ -12,6 +12,7 @@ class ToolSuggestions:
     """Repairs that a linter offers for what it reports, in the files that are suspected."""
 
     name = "tool"
+    is_slow = False
     notes: Sequence[str] = ()
 
     def propose(self, evidence: Evidence) -> Iterator[list[Candidate]]:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 
 from clover_patcher.locate.evidence import Evidence
-from clover_patcher.propose.proposer import Proposer, one_after_another
+from clover_patcher.propose.proposer import Proposer, streams
 from clover_patcher.report.runlog import RunLog
 from clover_patcher.task import Task
 from clover_patcher.types import Candidate, Validation
@@ -29,7 +29,7 @@ class Search:
         """All that passed, of every round."""
         self._task, self._evidence, self._log = task, evidence, log
         self._proposers = proposers
-        self._feed = Feed(one_after_another(proposers, evidence))
+        self._feed = Feed(*streams(proposers, evidence))
 
     @property
     def exhausted(self) -> bool:

@@ -14,8 +14,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from clover_engine.api import CancelToken
-from clover_engine.errors import EngineError, RequestCancelled
-from clover_engine.generation import GenerateRequest, Message, TextEngine
+from clover_engine.errors import EngineError, RequestCancelled, Unsupported
+from clover_engine.generation import Converses, GenerateRequest, Message
 from clover_patcher.locate.evidence import Evidence
 from clover_patcher.propose.rewrite.answers import read_answer
 from clover_patcher.propose.rewrite.edits import edits_between, text_of
@@ -60,13 +60,14 @@ class _Attempt:
 
 
 class Rewriter:
-    """A `Proposer` over any `TextEngine`. One run each; `propose` is called once."""
+    """A `Proposer` over any engine that converses. One run each; `propose` is called once."""
 
     name = NAME
+    is_slow = True
 
     def __init__(
         self,
-        engine: TextEngine,
+        engine: Converses,
         cancel: CancelToken | None = None,
         options: Options | None = None,
         withheld: Callable[[str], bool] | None = None,
@@ -105,7 +106,7 @@ class Rewriter:
             attempt = self._next(evidence, found, number)
             try:
                 attempt.answer = self._ask(attempt, evidence, seed=number)
-            except RequestCancelled:
+            except (RequestCancelled, Unsupported):
                 return
             except EngineError as exc:
                 self._notes.append(f"the model was not asked for whole functions: {exc}")
