@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
@@ -101,6 +101,10 @@ class InProcessEngine:
         )
         accelerate(model, threads or 1)
         return cls(model, tokenizer, folder)
+
+    def info(self) -> dict[str, Any]:
+        """The model's name and size."""
+        return self._holes.info()
 
     @torch.inference_mode()
     def generate(

@@ -41,6 +41,7 @@ from clover_engine.api import (
     ScoreResult,
 )
 from clover_engine.errors import EngineCrashed, EngineUnavailable, RequestCancelled
+from clover_engine.generation import GenerateRequest, GenerateResult, OnPiece, Piece
 from clover_engine.validation import check_request
 
 _PIECE = re.compile(r"\s*\w+|\s*[^\w\s]|\s+")
@@ -193,6 +194,36 @@ class FakeEngine:
         tokens = pieces(request.original)
         shorter = ("".join(tokens[:i] + tokens[i + 1 :]) for i in range(len(tokens)))
         return list(dict.fromkeys(shorter))
+
+
+@dataclass
+class FakeTalker(FakeEngine):
+    """A `FakeEngine` that also converses, with scripted answers."""
+
+    answers: Sequence[str] = ()
+    """Texts for `generate`, one a call; the last one repeats."""
+    on_generate: Callable[[GenerateRequest], str] | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.conversations: list[GenerateRequest] = []
+
+    def generate(
+        self,
+        request: GenerateRequest,
+        cancel: CancelToken | None = None,
+        on_piece: OnPiece | None = None,
+    ) -> GenerateResult:
+        if not self.available:
+            raise EngineUnavailable("the fake engine is not available")
+        if cancel is not None and cancel.cancelled:
+            raise RequestCancelled("the request was cancelled; ask again")
+        number = min(len(self.conversations), len(self.answers) - 1)
+        self.conversations.append(request)
+        text = self.on_generate(request) if self.on_generate else self.answers[number]
+        if on_piece is not None:
+            on_piece(Piece(text))
+        return GenerateResult(text, "", "eom", DecodeStats(tokens=len(pieces(text))))
 
 
 class _Pace:

@@ -38,14 +38,23 @@ from clover_engine.checkpoint.catalog import missing as gguf_missing
 from clover_engine.checkpoint.known import CANDIDATES, candidate_at
 from clover_engine.checkpoint.known import DEFAULT_CHECKPOINT as DEFAULT_CHECKPOINT
 from clover_engine.errors import EngineCrashed, EngineError, EngineUnavailable, RequestCancelled
-from clover_engine.validation import check_request
+from clover_engine.generation import (
+    DecisionRequest,
+    DecisionResult,
+    GenerateRequest,
+    GenerateResult,
+    OnPiece,
+    Piece,
+)
+from clover_engine.validation import check_decision, check_generate, check_request
 from clover_engine.worker.process import Reply, WorkerProcess, copy_error, error_from
 
 ENGINE_PACKAGES = ("torch", "numpy", "safetensors", "tokenizers")
 _POLL_S = 0.004
 _MAX_PAUSE_S = 30.0
 
-Result = TypeVar("Result", InfillResult, ScoreResult, ClozeResult)
+Request = InfillRequest | ScoreRequest | ClozeRequest | GenerateRequest | DecisionRequest
+Result = TypeVar("Result", InfillResult, ScoreResult, ClozeResult, GenerateResult, DecisionResult)
 
 
 def checkpoint_path(checkpoint: Path | str | None = None) -> Path:
@@ -132,6 +141,28 @@ class LocalEngine:
     def cloze(self, request: ClozeRequest, cancel: CancelToken | None = None) -> ClozeResult:
         return self._call("cloze", request, cancel, ClozeResult, ClozeResult(()))
 
+    def generate(
+        self,
+        request: GenerateRequest,
+        cancel: CancelToken | None = None,
+        on_piece: OnPiece | None = None,
+    ) -> GenerateResult:
+        """The whole answer is one piece. Raises `Unsupported` where the model only fills holes."""
+        check_generate(request)
+        late = GenerateResult("", "", "deadline")
+        result = self._call("generate", request, cancel, GenerateResult, late)
+        if on_piece is not None and result.text:
+            on_piece(Piece(result.text))
+        return result
+
+    def decide(self, request: DecisionRequest, cancel: CancelToken | None = None) -> DecisionResult:
+        """Raises `Unsupported` where the model only fills holes, RequestCancelled when late."""
+        check_decision(request)
+        result = self._call("decide", request, cancel, DecisionResult, DecisionResult(()))
+        if not result.decisions:
+            raise RequestCancelled("ended before all questions were answered; allow more time")
+        return result
+
     def health(self, start: bool = False) -> Health:
         """Looks, without starting anything; `start=True` loads the model and waits for it."""
         detail = ""
@@ -200,13 +231,14 @@ class LocalEngine:
     def _call(
         self,
         op: str,
-        request: InfillRequest | ScoreRequest | ClozeRequest,
+        request: Request,
         cancel: CancelToken | None,
         kind: type[Result],
         late: Result,
     ) -> Result:
         begun = time.monotonic()
-        check_request(request)
+        if isinstance(request, InfillRequest | ScoreRequest | ClozeRequest):
+            check_request(request)
         if cancel is not None and cancel.cancelled:
             raise RequestCancelled("the request was cancelled before it began")
         process = self._ensure()

@@ -3,7 +3,8 @@
 ``python -P -m clover_engine.worker --checkpoint DIR --threads N`` (`-P` keeps modules of the
 current folder out). One JSON object a line, ASCII only. The client sends::
 
-    {"id": 7, "op": "infill", "request": {…}}      also "score", "cloze"
+    {"id": 7, "op": "infill", "request": {…}}      also "score", "cloze",
+                                                       "generate", "decide"
     {"id": 7, "op": "cancel"}
 
 and the worker answers::
@@ -51,19 +52,23 @@ from clover_engine.errors import (
     EngineUnavailable,
     RequestCancelled,
     RequestError,
+    Unsupported,
 )
-from clover_engine.validation import check_request
+from clover_engine.generation import DecisionRequest, GenerateRequest, TextEngine
+from clover_engine.validation import check_decision, check_generate, check_request
 from clover_engine.worker.local import ENGINE_PACKAGES, install_command
 
 PROTOCOL = 1
 _PARENT_CHECK_S = 2.0
 _LAST_WORDS_S = 2.0
 
-Request = InfillRequest | ScoreRequest | ClozeRequest
+Request = InfillRequest | ScoreRequest | ClozeRequest | GenerateRequest | DecisionRequest
 _KINDS: dict[str, type[Request]] = {
     "infill": InfillRequest,
     "score": ScoreRequest,
     "cloze": ClozeRequest,
+    "generate": GenerateRequest,
+    "decide": DecisionRequest,
 }
 
 
@@ -175,22 +180,41 @@ class Worker:
 def _compute(model: Model, job: _Job) -> dict[str, Any]:
     try:
         request = job.request
-        check_request(request)
+        _check(request)
         if request.deadline_s is not None:
             waited = time.monotonic() - job.received
             request = replace(request, deadline_s=max(0.0, request.deadline_s - waited))
-        result: InfillResult | ScoreResult | ClozeResult
-        if isinstance(request, InfillRequest):
-            result = model.infill(request, job.cancel)
-        elif isinstance(request, ScoreRequest):
-            result = model.score(request, job.cancel)
-        else:
-            result = model.cloze(request, job.cancel)
-        return {"result": to_json(result)}
+        return {"result": to_json(_asked(model, request, job.cancel))}
     except Exception as error:  # whatever the model raises is this request's answer
         if not isinstance(error, EngineError):
             traceback.print_exc()
         return _error_frame(error)
+
+
+def _check(request: Request) -> None:
+    if isinstance(request, GenerateRequest):
+        check_generate(request)
+    elif isinstance(request, DecisionRequest):
+        check_decision(request)
+    else:
+        check_request(request)
+
+
+def _asked(model: Model, request: Request, cancel: CancelToken) -> Any:
+    """The model's result. Raises `Unsupported` where one that only fills holes is to converse."""
+    if isinstance(request, InfillRequest):
+        return model.infill(request, cancel)
+    if isinstance(request, ScoreRequest):
+        return model.score(request, cancel)
+    if isinstance(request, ClozeRequest):
+        return model.cloze(request, cancel)
+    if not isinstance(model, TextEngine):
+        raise Unsupported(
+            "this model only fills holes; `clover-code model list` shows those that converse"
+        )
+    if isinstance(request, GenerateRequest):
+        return model.generate(request, cancel)
+    return model.decide(request, cancel)
 
 
 def _error_frame(error: BaseException) -> dict[str, Any]:
@@ -231,14 +255,20 @@ def _watch_parent(parent: int) -> None:
 def load_model(checkpoint: Path, threads: int) -> Model:
     """Imports torch and loads the checkpoint; raises `EngineUnavailable`, `CheckpointError`."""
     try:
+        from clover_engine.inprocess.conversation import InProcessEngine
         from clover_engine.inprocess.embedded import EmbeddedEngine
+        from clover_engine.inprocess.opened import is_gguf
     except ModuleNotFoundError as error:
         missing = (error.name or "").partition(".")[0]
         if missing not in ENGINE_PACKAGES:
             raise
         raise EngineUnavailable(f"{missing} is not installed; run: {install_command()}") from error
     try:
-        model: Model = EmbeddedEngine.load(checkpoint, threads, wait=False)
+        model: Model
+        if is_gguf(checkpoint):  # it brings a chat template
+            model = InProcessEngine.load(checkpoint, threads)
+        else:
+            model = EmbeddedEngine.load(checkpoint, threads, wait=False)
     except CheckpointError as error:
         where = "" if str(checkpoint) in str(error) else f"{checkpoint}: "
         raise CheckpointError(f"{where}{error}") from error

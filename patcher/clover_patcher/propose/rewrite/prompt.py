@@ -7,7 +7,7 @@ arXiv:2604.27296; see docs/log.md). The budget is in characters, nearest evidenc
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from clover_patcher.locate.evidence import Evidence
@@ -56,7 +56,7 @@ def suspects(evidence: Evidence, texts: Mapping[str, str]) -> list[Shown]:
         name = function.qualname if function else ""
         if (at.path, name) in found:
             continue
-        if function is None and len(text) > _LONGEST:
+        if function is None and (len(text) > _LONGEST or any(at.path == p for p, _ in found)):
             continue
         start = code.rfind(b"\n", 0, function.outer_start) + 1 if function else 0
         shown = code[start : function.outer_end].decode() if function else text
@@ -74,15 +74,20 @@ def _around(found: Sequence[Function], code: bytes, line: int) -> Function | Non
     return around[0] if around else None
 
 
-def first_prompt(evidence: Evidence, shown: Sequence[Shown]) -> list[tuple[str, str]]:
-    """(role, text) of the conversation that asks for a repair of these functions."""
+def first_prompt(
+    evidence: Evidence, shown: Sequence[Shown], withheld: Callable[[str], bool]
+) -> list[tuple[str, str]]:
+    """(role, text) of the conversation that asks for a repair of these functions.
+
+    Of files that are `withheld` nothing is shown.
+    """
     parts = [
         "A check fails. Repair the program so that it passes.",
         "",
         f"Check: {evidence.check.display}",
     ]
     parts += _failures(evidence.baseline)
-    for path, name, code in _tests(evidence):
+    for path, name, code in _tests(evidence, withheld):
         parts += ["", f"The test, `{path}::{name}` (it stays as it is):", _fence(code, path)]
     parts += ["", "The functions that may be wrong:"]
     for one in shown:
@@ -119,11 +124,11 @@ def _failures(outcome: Outcome) -> list[str]:
     return parts
 
 
-def _tests(evidence: Evidence) -> list[tuple[str, str, str]]:
+def _tests(evidence: Evidence, withheld: Callable[[str], bool]) -> list[tuple[str, str, str]]:
     """The source of the first failing test."""
     for failure in evidence.baseline.failures:
         where = _test_of(failure)
-        if where is None:
+        if where is None or withheld(where[0]):
             continue
         path, name = where
         try:

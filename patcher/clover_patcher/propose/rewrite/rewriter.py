@@ -101,7 +101,7 @@ class Rewriter:
         if not found:
             return
         for number in range(self._options.answers):
-            if self._over(evidence):
+            if self._over(evidence) or any(_passed(a.outcome) for a in self._attempts):
                 return
             attempt = self._next(evidence, found, number)
             try:
@@ -140,7 +140,7 @@ class Rewriter:
             return _Attempt(asked, best.shown, best.round + 1)
         fresh = sum(a.round == 0 for a in self._attempts)
         shown = _selection(found, fresh, self._options.functions)
-        return _Attempt(first_prompt(evidence, shown), tuple(shown), 0)
+        return _Attempt(first_prompt(evidence, shown, self._withheld), tuple(shown), 0)
 
     def _ask(self, attempt: _Attempt, evidence: Evidence, seed: int) -> str:
         options = self._options
@@ -192,6 +192,10 @@ def _selection(found: Sequence[Shown], number: int, most: int) -> list[Shown]:
         return [found[(number // 2) % len(found)]]
     start = (number // 2 * most) % len(found)
     return list(found[start : start + most])
+
+
+def _passed(outcome: Outcome | None) -> bool:
+    return outcome is not None and outcome.status == "passed"
 
 
 def _failures(outcome: Outcome | None) -> float:
