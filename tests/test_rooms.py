@@ -69,11 +69,12 @@ ROOMS: dict[str, str] = {
     # patcher: the order of a fix
     "patcher.types": "engine.api",
     "patcher.repository": "patcher.types",
-    "patcher.check": "patcher.types patcher.check.fork",
+    "patcher.check": "patcher.types patcher.repository patcher.check.fork",
     "patcher.check.fork": "patcher.types",
     "patcher.locate": "patcher.types patcher.repository patcher.check",
     "patcher.propose": "engine.api patcher.types patcher.locate",
     "patcher.propose.rules": "patcher.propose",
+    "patcher.propose.rewrite": "engine.api patcher.types patcher.locate patcher.propose",
     "patcher.validate": (
         "patcher.types patcher.repository patcher.check patcher.locate "
         "patcher.propose patcher.report"
@@ -82,7 +83,7 @@ ROOMS: dict[str, str] = {
     "patcher.report": "patcher.types patcher.repository patcher.propose patcher.deliver",
     "patcher.fix": (
         "engine.api patcher.types patcher.repository patcher.check patcher.locate patcher.propose "
-        "patcher.validate patcher.deliver patcher.report"
+        "patcher.propose.rewrite patcher.validate patcher.deliver patcher.report"
     ),
     # lsp: a keystroke's way
     "lsp.status": "",
@@ -99,7 +100,8 @@ ROOMS: dict[str, str] = {
         "lsp.completion"
     ),
     "lsp.actions": (
-        "engine.api patcher.types patcher.repository patcher.propose patcher.fix lsp.connection "
+        "engine.api engine.privacy patcher.types patcher.repository patcher.propose patcher.fix "
+        "lsp.connection "
         "lsp.context lsp.documents lsp.server"
     ),
     "lsp.features": (

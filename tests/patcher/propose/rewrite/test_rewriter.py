@@ -41,7 +41,7 @@ RIGHT = (
 
 
 def repair(root: Path, engine: FakeEngine | None, **more: Any) -> FixResult:
-    request = FixRequest(root=root, check=CHECK, budget_s=90.0, **more)
+    request = FixRequest(root=root, check=CHECK, budget_s=300.0, **more)
     return fix(request, engine)
 
 
