@@ -7,13 +7,15 @@ arXiv:2604.27296; see docs/log.md). The budget is in characters, nearest evidenc
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import re
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass
 
 from clover_patcher.locate.evidence import Evidence
 from clover_patcher.propose.rewrite.functions import Function, functions, language_of
 from clover_patcher.types import Outcome, TestFailure
 
+_FROM = re.compile(r"^from\s+([\w.]+)\s+import\s+([^\n]+)", re.MULTILINE)
 _SYSTEM = (
     "You repair programs. You answer with the corrected functions only: each one whole, in a"
     " fenced code block below the heading that it was shown with. Keep names, signatures and"
@@ -92,7 +94,7 @@ def first_prompt(
     parts += ["", "The functions that may be wrong:"]
     for one in shown:
         parts += ["", f"`{one.heading}`", f"```{one.language}", one.code.rstrip("\n"), "```"]
-    used = _signatures(evidence, shown)
+    used = _signatures(evidence, shown, withheld)
     if used:
         parts += ["", "Signatures of what they use:", "```python", *used, "```"]
     parts += ["", "Answer with the corrected function or functions, each below its heading."]
@@ -153,23 +155,41 @@ def _test_of(failure: TestFailure) -> tuple[str, str] | None:
     return None
 
 
-def _signatures(evidence: Evidence, shown: Sequence[Shown]) -> list[str]:
-    """First lines of the functions of the suspects' files that the suspects call."""
-    words = " ".join(one.code for one in shown)
+def _signatures(
+    evidence: Evidence, shown: Sequence[Shown], withheld: Callable[[str], bool]
+) -> list[str]:
+    """Heads of the functions that the suspects call, from their own files and imported ones."""
+    called = set(re.findall(r"(\w+)\s*\(", "\n".join(one.code for one in shown)))
     have = {(one.path, one.qualname) for one in shown}
     found: list[str] = []
-    for path in dict.fromkeys(one.path for one in shown):
-        text = evidence.sources.get(path, b"").decode("utf-8", "replace").replace("\r\n", "\n")
-        language = language_of(path)
-        if language != "python":
+    own = list(dict.fromkeys(one.path for one in shown))
+    for path in [*own, *_imported(evidence, own, called)]:
+        if withheld(path) or language_of(path) != "python":
             continue
-        code = text.encode()
-        for function in functions(language, code):
-            if (path, function.qualname) in have or f"{function.name}(" not in words:
-                continue
-            head = " ".join(code[function.start : function.body_start].decode().split())
-            found.append(f"{head} ...  # {function.qualname}")
+        try:
+            code = evidence.sources.get(path) or evidence.read(path)
+        except (OSError, KeyError):
+            continue
+        for function in functions("python", code):
+            if function.name in called and (path, function.qualname) not in have:
+                head = code[function.start : function.body_start].decode("utf-8", "replace")
+                found.append(f"{' '.join(head.split())} ...  # {path}::{function.qualname}")
     return found[:12]
+
+
+def _imported(evidence: Evidence, paths: Sequence[str], called: Set[str]) -> list[str]:
+    """Files of the repository from which the given ones import a name that is called."""
+    modules: set[str] = set()
+    for path in paths:
+        text = evidence.sources.get(path, b"").decode("utf-8", "replace")
+        for module, names in re.findall(
+            r"^from\s+([\w.]+)\s+import\s+([^\n]+)", text, re.MULTILINE
+        ):
+            if called & set(re.findall(r"\w+", names)):
+                modules.add(module.strip(".").replace(".", "/"))
+    ends = tuple(f"/{module}{end}" for module in modules for end in (".py", "/__init__.py"))
+    found = (path for path in evidence.permission.free if f"/{path}".endswith(ends))
+    return sorted(path for path in found if path not in paths)[:4] if modules else []
 
 
 def _fence(code: str, path: str) -> str:

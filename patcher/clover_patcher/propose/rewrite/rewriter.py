@@ -11,6 +11,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from clover_engine.api import CancelToken
@@ -80,6 +81,8 @@ class Rewriter:
         self._attempts: list[_Attempt] = []
         self._known: set[tuple[tuple[str, str], ...]] = set()
         self._notes: list[str] = []
+        self._content: dict[str, bytes] = {}
+        """The bytes of the files that answers were applied to."""
         self.tokens = 0
 
     @property
@@ -94,8 +97,9 @@ class Rewriter:
 
     def propose(self, evidence: Evidence) -> Iterator[list[Candidate]]:
         """One candidate for each usable answer; empty batches for the others."""
-        files = {p: d for p, d in evidence.sources.items() if not self._withheld(p)}
-        read = {path: text_of(path, data) for path, data in files.items()}
+        sources = evidence.sources
+        self._content = {path: sources[path] for path in sources if not self._withheld(path)}
+        read = {path: text_of(path, data) for path, data in self._content.items()}
         texts = {path: text for path, text in read.items() if text is not None}
         found = suspects(evidence, texts)
         if not found:
@@ -111,7 +115,7 @@ class Rewriter:
             except EngineError as exc:
                 self._notes.append(f"the model was not asked for whole functions: {exc}")
                 return
-            attempt.candidate = self._candidate(attempt, files, texts)
+            attempt.candidate = self._candidate(attempt, evidence, texts)
             self._attempts.append(attempt)
             if attempt.candidate is None:
                 attempt.done.set()
@@ -160,11 +164,14 @@ class Rewriter:
         return result.text
 
     def _candidate(
-        self, attempt: _Attempt, files: Mapping[str, bytes], texts: Mapping[str, str]
+        self, attempt: _Attempt, evidence: Evidence, texts: Mapping[str, str]
     ) -> Candidate | None:
         """What the answer changes, if that is something new."""
         asked = [(one.path, one.qualname) for one in attempt.shown]
-        spliced = splice(read_answer(attempt.answer), texts, asked)
+        answer = read_answer(attempt.answer)
+        named = {block.path for block in answer.blocks}
+        named |= {replacement.path for replacement in answer.replacements}
+        spliced = splice(answer, {**texts, **self._others(named, evidence, texts)}, asked)
         attempt.refused = spliced.complaints
         if not spliced.texts:
             attempt.refused = attempt.refused or ("the answer changes nothing",)
@@ -174,14 +181,30 @@ class Rewriter:
             attempt.refused = ("this was tried already, and failed",)
             return None
         self._known.add(key)
+        before = {path: self._content[path] for path in spliced.texts}
         try:
             edits = [
-                e for p, text in spliced.texts.items() for e in edits_between(p, files[p], text)
+                edit
+                for path, text in spliced.texts.items()
+                for edit in edits_between(path, before[path], text)
             ]
         except UnicodeEncodeError as exc:
             attempt.refused = (f"the file's encoding has no {exc.object[exc.start]!r}",)
             return None
-        return _as_candidate(tuple(edits), files)
+        return _as_candidate(tuple(edits), before)
+
+    def _others(
+        self, named: set[str], evidence: Evidence, texts: Mapping[str, str]
+    ) -> dict[str, str]:
+        """Files that are no suspects and that the answer names: they may be changed as well."""
+        for path in evidence.permission.free - self._content.keys():
+            is_named = any(path == name or name.endswith("/" + path) for name in named)
+            if is_named and not self._withheld(path):
+                with suppress(OSError, KeyError):  # a run may be writing it: then the next time
+                    self._content[path] = evidence.read(path)
+        others = {path: self._content[path] for path in self._content.keys() - texts.keys()}
+        read = {path: text_of(path, data) for path, data in others.items()}
+        return {path: text for path, text in read.items() if text is not None}
 
 
 def _selection(found: Sequence[Shown], number: int, most: int) -> list[Shown]:

@@ -62,7 +62,7 @@ def test_the_first_failure_goes_back_and_the_second_answer_is_applied(project: P
     assert "ValueError" in asked or "invalid literal" in asked, "the failure's own message"
     back = second.messages
     assert back[-2].content == WRONG and "still fails" in back[-1].content
-    assert "assert 1 == 300" in back[-1].content, "with the values it has now"
+    assert "assert 1 ==" in back[-1].content, "with the values it has now"
 
 
 def test_unusable_answers_are_said_to_be_so(project: Path) -> None:
@@ -82,8 +82,11 @@ def test_two_files_change_together_or_not_at_all(project: Path) -> None:
         "    cents = round(float(value) * 100)\n"
         "    return cents if currency == 'EUR' else (cents, currency)\n```\n"
     )
-    result = repair(project, FakeTalker(answers=(both,)))
+    engine = FakeTalker(answers=(both,))
+    result = repair(project, engine)
     assert result.status == "fixed", result.error
+    head = "def scale(value): ...  # shop/units.py::scale"
+    assert head in engine.conversations[0].messages[-1].content
     assert {change.path for change in result.changes} == {"shop/parse.py", "shop/units.py"}
 
 
