@@ -268,7 +268,9 @@ class Workspace:
             for name in left_out
             if name not in self._brought and not any(below(name, path) for path in self._include)
         )
-        more = [*copied, *asked, *self._brought, *sockets(root, listing.files)]
+        listening = sockets(root, listing.files)
+        self.left_out += tuple(listening)
+        more = [*copied, *asked, *self._brought, *listening]
         return list(dict.fromkeys([*listing.files, *more]))
 
     def _list(self) -> Listing:
