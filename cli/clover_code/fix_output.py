@@ -158,7 +158,8 @@ def print_text(result: FixResult, *, diff: bool, explain: bool, colour: bool) ->
         print_reasons(result)
     work = f"{result.candidates_tried} candidates tried in {result.seconds:.1f} s"
     if result.error:
-        print_failures(result)
+        if result.status in ("none_found", "budget", "not_reproducible"):
+            print_failures(result)
         if steps := next_steps(result):
             say(steps)
         say(f"{result.error} ({work})")

@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from pathlib import Path
+from stat import S_ISSOCK
 
 from clover_patcher.edits import sha256
 from clover_patcher.repository.treecopy import Stamp
@@ -73,6 +75,19 @@ def worth_copying(root: Path, ignored: Sequence[str]) -> tuple[list[str], list[s
             left -= size
             copied += inside
     return copied, left_out
+
+
+def sockets(root: Path, files: Sequence[str]) -> list[str]:
+    """Sockets in the folders that hold files; git does not list them."""
+    folders = {""} | {name.rpartition("/")[0] for name in files}
+    found = []
+    for folder in folders:
+        with suppress(OSError), os.scandir(root / folder) as entries:
+            for entry in entries:
+                plain = entry.is_file(follow_symlinks=False) or entry.is_symlink()
+                if not plain and not entry.is_dir() and S_ISSOCK(entry.stat().st_mode):
+                    found.append(f"{folder}/{entry.name}".lstrip("/"))
+    return found
 
 
 def bounded(root: Path, names: Sequence[str]) -> list[str] | None:

@@ -32,6 +32,7 @@ from clover_patcher.repository.snapshot import (
     below,
     bounded,
     marks,
+    sockets,
     total_size,
     unchanged,
     walked,
@@ -267,7 +268,10 @@ class Workspace:
             for name in left_out
             if name not in self._brought and not any(below(name, path) for path in self._include)
         )
-        return list(dict.fromkeys([*listing.files, *copied, *asked, *self._brought]))
+        listening = sockets(root, listing.files)
+        self.left_out += tuple(listening)
+        more = [*copied, *asked, *self._brought, *listening]
+        return list(dict.fromkeys([*listing.files, *more]))
 
     def _list(self) -> Listing:
         listing = self.repository.listing()

@@ -114,6 +114,7 @@ def test_empty_folders_sockets_and_times_are_those_of_the_tree(make_repo, way: s
                 client.connect("run.sock")
             with socket.socket(socket.AF_UNIX) as server:
                 server.bind(os.path.abspath("a-name-of-some-length.sock"))
+            os.unlink("a-name-of-some-length.sock")
     """
     root = make_repo(
         {"program.py": PROGRAM, "test_program.py": TESTS + textwrap.dedent(more), "old.txt": ""}

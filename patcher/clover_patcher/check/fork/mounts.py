@@ -17,6 +17,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import os
+import stat
 from typing import Any
 
 _RDONLY, _REMOUNT, _BIND, _REC = 0x1, 0x20, 0x1000, 0x4000
@@ -73,11 +74,16 @@ class _Arranger:
                 os.makedirs(new, exist_ok=True)
                 return self._overlay(old, new)
             os.makedirs(os.path.dirname(new), exist_ok=True)
+            listens = stat.S_ISSOCK(os.lstat(old).st_mode)
+            if listens and os.path.islink(new):
+                os.unlink(new)  # an overlay at the other end of the link would not connect
             with open(new, "ab"):
                 pass
             if self._bind_read_only(old, new):
                 return True
             os.unlink(new)
+            if listens:
+                os.symlink(old, new)
         except OSError:
             pass
         return False
