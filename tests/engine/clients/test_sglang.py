@@ -117,7 +117,7 @@ def test_both_ways_to_stream(is_incremental: bool, server: FakeServer) -> None:
 
 
 def test_only_clover_s_algorithm_is_told_how_to_decode(server: FakeServer) -> None:
-    asked = replace(HOLE, mode="speculative", threshold=0.7)
+    asked = replace(HOLE, mode="threshold", threshold=0.7)
     server.model.is_diffusion = True
     with SGLangEngine(server.url) as engine:
         engine.infill(asked)
@@ -127,7 +127,7 @@ def test_only_clover_s_algorithm_is_told_how_to_decode(server: FakeServer) -> No
         engine.generate(replace(ASK, mode="ar"))
     stock, clover = (body["sampling_params"] for body in server.bodies("/generate"))
     assert "custom_params" not in stock
-    assert clover["custom_params"] == {"mode": "speculative", "threshold": 0.7}
+    assert clover["custom_params"] == {"mode": "threshold", "threshold": 0.7}
     assert server.bodies("/v1/chat/completions")[0]["custom_params"] == {"mode": "ar"}
 
 
