@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, TypeVar
@@ -122,7 +122,10 @@ class Service:
         cancel, server = CancelToken(), self.server
         engine, helper = server.engine.background("python"), Helper(0, cleans_up=True)
         async with work_done(server, "Fix with tests", cancel) as progress:
-            answers = {"progress": progress.report, "withheld": server.context.withheld}
+            answers: dict[str, Callable[..., Any]] = {
+                "progress": progress.report,
+                "withheld": server.context.withheld,
+            }
             work = server.workers.repair(
                 lambda: helper.run(run, job, cancel=cancel, engine=engine, answers=answers)
             )

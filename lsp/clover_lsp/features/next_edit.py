@@ -64,7 +64,7 @@ class _NextEdit:
         snapshot = self.server.documents.get(uri)
         if snapshot is None or snapshot.version != version:
             return None  # it is about a text that is gone, or not here yet
-        if not self.server.settings.next_edit.enabled:
+        if snapshot.is_too_large or not self.server.settings.next_edit.enabled:
             return None
         memory = self.memories.setdefault(uri, Memory())
         if self.last_shown.pop(uri, version) != version:

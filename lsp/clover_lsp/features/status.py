@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from dataclasses import asdict, dataclass
 
-from clover_lsp.documents.documents import Snapshot
+from clover_lsp.documents.documents import MAX_CHARS, Snapshot
 from clover_lsp.server import CloverServer
 from clover_lsp.settings.settings import Settings
 from clover_lsp.status import Report
@@ -28,6 +28,14 @@ class _Status:
             self.server.workers.background.submit(self.server.engine.warm, snapshot.language)
         if self.watch is None or self.watch.done():
             self.watch = self.server.start_task(self.follow_index())
+
+    def sized(self, snapshot: Snapshot | None) -> None:
+        """Says that nothing is suggested for the document at hand where it is too large."""
+        if snapshot is not None and snapshot.is_too_large:
+            words = f"no suggestions: the document is larger than {MAX_CHARS // 1_000_000} MB"
+            self.server.status.report("size", Report("Inactive", words))
+        else:
+            self.server.status.clear("size")
 
     def configured(self, settings: Settings) -> None:
         if not settings.completion.enabled:
@@ -56,5 +64,6 @@ class _Status:
 def register(server: CloverServer) -> None:
     status = _Status(server)
     server.buffers.on_open(status.opened)
+    server.buffers.on_size(status.sized)
     server.on_settings(status.configured)
     server.feature(STATUS)(status.asked)
