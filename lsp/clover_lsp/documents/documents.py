@@ -9,6 +9,7 @@ notebooks, any other scheme.
 from __future__ import annotations
 
 import logging
+import os
 import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -93,6 +94,12 @@ def uri_path(uri: str) -> str | None:
         return uris.to_fs_path(uri) or None
     except ValueError:
         return None
+
+
+def folder_path(uri: str) -> str | None:
+    """The path of a folder's `file:` URI, however the client ends it; None for other schemes."""
+    path = uri_path(uri)
+    return None if path is None else os.path.abspath(path)
 
 
 def path_uri(path: str | Path) -> str:

@@ -50,6 +50,8 @@ class _Status:
             self.server.status.busy("index", status.state == "indexing")
             if status.state == "failed":
                 self.server.status.report("index", Report("Warning", f"index: {status.detail}"))
+            elif status.limited:
+                self.server.status.report("index", Report("Normal", f"index: {status.limited}"))
             else:
                 self.server.status.clear("index")
             if status.state != "indexing":
