@@ -14,9 +14,9 @@ import functools
 import importlib
 import inspect
 import logging
+import os
 import traceback
 from collections.abc import Callable, Coroutine
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
 from lsprotocol import types
@@ -33,7 +33,7 @@ from clover_lsp.connection.processes import is_alive
 from clover_lsp.connection.protocol import CloverProtocol, make_converter
 from clover_lsp.connection.scheduler import Tickets, Workers
 from clover_lsp.context.types import ContextRoom, Place
-from clover_lsp.documents.documents import Documents, Snapshot, uri_path
+from clover_lsp.documents.documents import Documents, Snapshot, folder_path, path_uri
 from clover_lsp.documents.notebooks import Notebooks
 from clover_lsp.documents.text import Encoding
 from clover_lsp.documents.workspace import Workspace
@@ -140,11 +140,6 @@ class CloverServer(LanguageServer):
             snapshot.version,
         )
 
-    @property
-    def executor(self) -> ThreadPoolExecutor:
-        """Threads for long work (repairs); never pygls's own pool."""
-        return self.workers.background
-
     def feature(self, feature_name: str, options: Any | None = None) -> Callable[[F], F]:
         """Like pygls's, and takes bound methods too."""
         return _for_methods(super().feature(feature_name, options))
@@ -220,6 +215,12 @@ class CloverServer(LanguageServer):
         kind: Kind = "Warning" if self.engine.stands_in(self._language) else "Normal"
         self.status.report("engine", Report(kind if works else "Error", text))
 
+    def set_roots(self, roots: tuple[str, ...]) -> None:
+        """The workspace's folders changed; settings are those of the first one."""
+        first_changed, self.roots = roots[:1] != self.roots[:1], roots
+        if first_changed and self.capabilities.configuration:
+            self.start_task(self._pull_settings())
+
     def guard(self, call: Callable[..., Any], *arguments: Any) -> Any:
         """Calls; an exception is logged and gives None."""
         try:
@@ -274,7 +275,8 @@ class CloverServer(LanguageServer):
         return None
 
     async def _pull_settings(self) -> None:
-        item = types.ConfigurationItem(section=SECTION)
+        scope = path_uri(self.roots[0]) if self.roots else None
+        item = types.ConfigurationItem(scope_uri=scope, section=SECTION)
         answer = await self.workspace_configuration_async(types.ConfigurationParams([item]))
         if answer and answer[0] is not None:
             self.apply_settings(answer[0])
@@ -306,7 +308,7 @@ def _roots(params: types.InitializeParams) -> tuple[str, ...]:
     folders = [folder.uri for folder in params.workspace_folders or ()]
     if not folders and params.root_uri:
         folders = [params.root_uri]
-    paths = [path for uri in folders if (path := uri_path(uri)) is not None]
+    paths = [path for uri in folders if (path := folder_path(uri)) is not None]
     if not paths and params.root_path and not params.root_uri:
-        paths = [params.root_path]
+        paths = [os.path.abspath(params.root_path)]
     return tuple(dict.fromkeys(paths))

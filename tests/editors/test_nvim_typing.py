@@ -100,6 +100,29 @@ def test_keys_are_left_to_completion_plugins(editor: Editor, stub: str) -> None:
     editor.wait(f"vim.api.nvim_get_current_line() == '    return {text}'")
 
 
+def test_there_is_ghost_text_or_a_popup_never_both(editor: Editor) -> None:
+    """The server offered completion, triggered by a blank, beside inline completion."""
+    editor.run(
+        """
+        local client = require('clover.server').client(0)
+        pcall(vim.lsp.completion.enable, true, client.id, 0, { autotrigger = true })
+        """
+    )
+    found = editor.lua("require('clover.server').client(0).server_capabilities.completionProvider")
+    assert found is None
+    begin(editor)
+    assert editor.lua("vim.fn.pumvisible()") == 0
+    assert editor.lua(
+        "require('clover.server').client(0).config.capabilities.textDocument.inlineCompletion"
+    )
+    editor.run("vim.fn.complete(12, { 'left', 'right' })")
+    editor.wait("vim.fn.pumvisible() == 1")
+    assert editor.ghost() is None
+    editor.type("<C-e>")
+    editor.wait("vim.fn.pumvisible() == 0")
+    shown(editor)
+
+
 def test_paused_buffers_stay_quiet_until_asked(editor: Editor) -> None:
     assert editor.lua("require('clover').pause()") is True
     editor.type("2GAreturn ")
@@ -111,8 +134,13 @@ def test_paused_buffers_stay_quiet_until_asked(editor: Editor) -> None:
         local id = vim.api.nvim_create_autocmd("LspRequest", { callback = function(event)
           if event.data.request.method == "textDocument/inlineCompletion" then asked = asked + 1 end
         end })
+        local changed = false -- after the plugin's own handler, which is older
+        vim.api.nvim_create_autocmd("TextChangedI", { once = true, callback = function()
+          changed = true
+        end })
         vim.api.nvim_input("a")
-        vim.wait(600)
+        vim.wait(20000, function() return changed end)
+        client:request_sync("clover/status", vim.empty_dict(), 20000, 0)
         vim.api.nvim_del_autocmd(id)
         return asked
         """
@@ -128,7 +156,17 @@ def test_what_was_dismissed_stays_away(editor: Editor) -> None:
     editor.type("<C-]>")
     editor.shows(None)
     editor.run("require('clover.status').set({ kind = 'Normal' })")
-    editor.run("vim.wait(500)")
+    editor.run(
+        """
+        local client = require('clover.server').client(0)
+        vim.wait(20000, function()
+          for _, request in pairs(client.requests) do
+            if request.type == 'pending' then return false end
+          end
+          return true
+        end)
+        """
+    )
     assert editor.ghost() in (None, OTHER if text == ONE else ONE)
 
 

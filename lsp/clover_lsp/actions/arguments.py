@@ -70,6 +70,8 @@ class Target:
         snapshot = documents.get(self.uri)
         if snapshot is None:
             raise ActionRefused("the document is not open: open it and ask again")
+        if snapshot.is_too_large:
+            raise ActionRefused("the document is too large: nothing is suggested for it")
         if self.version is not None and snapshot.version != self.version:
             raise ActionRefused("the document changed meanwhile: ask again")
         return snapshot

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -105,11 +105,11 @@ def removal(call: Call, index: int, tokens: Sequence[Token]) -> Edit:
     return Edit(tokens[call.opening].end, tokens[call.closing].start, "")
 
 
-def calls_of(name: str, tokens: Sequence[Token]) -> Iterator[Call]:
-    """Every call of that name, in order."""
-    for number in range(1, len(tokens)):
-        if tokens[number].text == "(" and tokens[number - 1].text == name:
-            call = call_at(tokens, number)
+def calls_at(callees: Iterable[int], tokens: Sequence[Token]) -> Iterator[Call]:
+    """The calls whose last name is one of these tokens, in order."""
+    for number in callees:
+        if number + 1 < len(tokens) and tokens[number + 1].text == "(":
+            call = call_at(tokens, number + 1)
             if call is not None and not call.defines:
                 yield call
 

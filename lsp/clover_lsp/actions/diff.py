@@ -6,8 +6,9 @@ between the two characters of CRLF.
 
 from __future__ import annotations
 
-from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from bisect import bisect_left, bisect_right
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 
@@ -16,6 +17,8 @@ from clover_lsp.context.types import Edit
 
 _MAX_TOKENS = 600
 """Longer changed blocks are taken as a whole: comparing them would take too long."""
+_MAX_PAIRS = 100_000
+"""With more pairs of equal lines, lines that both texts have once divide the comparison first."""
 _Block = tuple[int, int, int, int]
 
 
@@ -37,7 +40,7 @@ def minimal_edits(before: str, after: str) -> list[Edit]:
     for start, end, new_start, new_end in _blocks(before, after):
         old, new = before[start:end], after[new_start:new_end]
         head = _common(old, new)
-        tail = _common(old[head:][::-1], new[head:][::-1])
+        tail = _common_tail(old[head:], new[head:])
         head, tail = _whole_line_ends(before, start, end, old, head, tail)
         edits.append(Edit(start + head, end - tail, new[head : len(new) - tail]))
     return edits
@@ -91,9 +94,7 @@ class Moved:
         number = bisect_right(self._starts, start)
         if number and self._edits[number - 1].end > start:
             return None
-        for edit in self._edits[number:]:
-            if edit.start >= end:
-                break
+        if number < len(self._starts) and self._starts[number] < end:
             return None
         return start + self._shift[number], end + self._shift[number]
 
@@ -160,20 +161,81 @@ def _blocks(before: str, after: str) -> list[_Block]:
     """Changed runs of lines, as characters of both texts."""
     if before == after:
         return []
-    old, new = _lines(before), _lines(after)
-    limit = min(len(old), len(new))
-    head = next((i for i in range(limit) if old[i] != new[i]), limit)
-    rest = limit - head
-    tail = next((i for i in range(rest) if old[-1 - i] != new[-1 - i]), rest)
-    matcher = SequenceMatcher(
-        None, old[head : len(old) - tail], new[head : len(new) - tail], autojunk=False
-    )
-    old_at, new_at = _offsets(old), _offsets(new)
-    return [
-        (old_at[a + head], old_at[b + head], new_at[c + head], new_at[d + head])
-        for tag, a, b, c, d in matcher.get_opcodes()
-        if tag != "equal"
-    ]
+    head = before.rfind("\n", 0, _common(before, after)) + 1
+    tail = _whole_lines(before, after, _common_tail(before[head:], after[head:]))
+    old, new = _lines(before[head : len(before) - tail]), _lines(after[head : len(after) - tail])
+    old_at, new_at = _offsets(old, head), _offsets(new, head)
+    return [(old_at[a], old_at[b], new_at[c], new_at[d]) for a, b, c, d in changed_runs(old, new)]
+
+
+def changed_runs(old: Sequence[str], new: Sequence[str]) -> list[_Block]:
+    """Runs [a, b) of `old` that became [c, d) of `new`, in order.
+
+    Takes time in proportion to the lines: where very many lines are alike, lines that occur once
+    in both divide the work, and a run without any is taken as a whole.
+    """
+    found: list[_Block] = []
+    pending = [(0, len(old), 0, len(new))]
+    while pending:
+        a, b, c, d = pending.pop()
+        while a < b and c < d and old[a] == new[c]:
+            a, c = a + 1, c + 1
+        while a < b and c < d and old[b - 1] == new[d - 1]:
+            b, d = b - 1, d - 1
+        if a == b or c == d:
+            if (a, c) != (b, d):
+                found.append((a, b, c, d))
+            continue
+        counts = Counter(new[c:d])
+        if sum(counts[line] for line in old[a:b]) <= _MAX_PAIRS:
+            matcher = SequenceMatcher(None, old[a:b], new[c:d], autojunk=False)
+            found += [
+                (a + i, a + j, c + k, c + m)
+                for tag, i, j, k, m in matcher.get_opcodes()
+                if tag != "equal"
+            ]
+            continue
+        anchors = _anchors(old[a:b], new[c:d])
+        if not anchors:
+            found.append((a, b, c, d))
+            continue
+        ends = [(a - 1, c - 1), *((a + i, c + k) for i, k in anchors), (b, d)]
+        pending += [(i + 1, j, k + 1, m) for (i, k), (j, m) in zip(ends, ends[1:], strict=False)]
+    return sorted(found)
+
+
+def _anchors(old: Sequence[str], new: Sequence[str]) -> list[tuple[int, int]]:
+    """The longest rising sequence of lines that occur once in both texts ("patience diff")."""
+    once_old = {line for line, count in Counter(old).items() if count == 1}
+    once_new = {line for line, count in Counter(new).items() if count == 1}
+    place = {line: k for k, line in enumerate(new) if line in once_new}
+    pairs = [(i, place[line]) for i, line in enumerate(old) if line in once_old and line in place]
+    tops: list[int] = []
+    ends: list[int] = []
+    before: list[int] = []
+    for number, (_, k) in enumerate(pairs):
+        at = bisect_left(tops, k)
+        tops[at : at + 1] = [k]
+        ends[at : at + 1] = [number]
+        before.append(ends[at - 1] if at else -1)
+    found = []
+    number = ends[-1] if ends else -1
+    while number >= 0:
+        found.append(pairs[number])
+        number = before[number]
+    return found[::-1]
+
+
+def _whole_lines(before: str, after: str, tail: int) -> int:
+    """The common end cut to whole lines of both texts."""
+    if not tail:
+        return 0
+    old, new = len(before) - tail, len(after) - tail
+    whole = (not old or before[old - 1] == "\n") and (not new or after[new - 1] == "\n")
+    if whole:
+        return tail
+    line_end = before.find("\n", old)
+    return len(before) - line_end - 1 if line_end >= 0 else 0
 
 
 def _whole_line_ends(
@@ -194,15 +256,30 @@ def _lines(text: str) -> list[str]:
     return [line + "\n" for line in lines] + ([last] if last else [])
 
 
-def _offsets(lines: Sequence[str]) -> list[int]:
-    at = [0]
+def _offsets(lines: Sequence[str], first: int) -> list[int]:
+    at = [first]
     for line in lines:
         at.append(at[-1] + len(line))
     return at
 
 
 def _common(first: str, second: str) -> int:
-    limit = min(len(first), len(second))
-    if first[:limit] == second[:limit]:
-        return limit
-    return next(i for i in range(limit) if first[i] != second[i])
+    """How many characters both texts begin with."""
+    return _most(lambda n: first[:n] == second[:n], min(len(first), len(second)))
+
+
+def _common_tail(first: str, second: str) -> int:
+    """How many characters both texts end with."""
+    return _most(lambda n: n == 0 or first[-n:] == second[-n:], min(len(first), len(second)))
+
+
+def _most(equal: Callable[[int], bool], most: int) -> int:
+    """The largest n up to `most` for which `equal` holds; it holds for all smaller ones."""
+    low, high = 0, most
+    while low < high:
+        middle = (low + high + 1) // 2
+        if equal(middle):
+            low = middle
+        else:
+            high = middle - 1
+    return low

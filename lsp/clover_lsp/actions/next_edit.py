@@ -8,11 +8,13 @@ is not proposed again.
 
 from __future__ import annotations
 
-import time
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
-from clover_lsp.actions.diff import changed_lines, line_span
+from clover_engine.api import CancelToken
+from clover_lsp.actions.diff import line_span
+from clover_lsp.actions.limit import Limit, OutOfTime
 from clover_lsp.actions.proposals import Change, Moment, Proposal
 from clover_lsp.actions.rename import renames
 from clover_lsp.actions.repeat import repeats
@@ -21,6 +23,8 @@ from clover_lsp.actions.typos import sure_name_fixes
 
 SHOWN = 0.7
 """Confidence from which an edit is proposed; `bench/editor/edit.py` measures what that gives."""
+CPU_S = 0.5
+"""Processor time that the search may take."""
 _NEAR = 12
 """Lines around the cursor whose diagnostics count."""
 
@@ -60,14 +64,25 @@ class Memory:
 
 
 def next_edits(
-    moment: Moment, memory: Memory | None = None, limit: int = 1, deadline_s: float = 0.25
+    moment: Moment,
+    memory: Memory | None = None,
+    limit: int = 1,
+    cpu_s: float = CPU_S,
+    cancel: CancelToken | None = None,
 ) -> list[Proposal]:
     """The best edits of the present text, best first; mostly there is none.
 
-    `deadline_s`: no further former text is looked at once it has passed.
+    None either where finding them would take more than `cpu_s` seconds of processor time, and as
+    soon as `cancel` is set.
     """
-    end = time.monotonic() + deadline_s
-    memory = memory or Memory()
+    moment = replace(moment, limit=Limit(cpu_s, cancel))
+    try:
+        return _next_edits(moment, memory or Memory(), limit)
+    except OutOfTime:
+        return []
+
+
+def _next_edits(moment: Moment, memory: Memory, limit: int) -> list[Proposal]:
     for before in _baselines(moment):
         found: dict[tuple[int, int], Proposal] = {}
         change = Change.since(before, moment)
@@ -75,8 +90,7 @@ def next_edits(
             _keep_best(found, source(moment, change))
         if best := _best(moment, found.values(), memory, limit):
             return best
-        if time.monotonic() > end:
-            return []
+        moment.limit.check()
     return _best(moment, _diagnosed(moment), memory, limit)
 
 
@@ -88,10 +102,22 @@ def _baselines(moment: Moment) -> list[str]:
 
 
 def _best(moment: Moment, found: Iterable[Proposal], memory: Memory, limit: int) -> list[Proposal]:
-    allowed = [p for p in found if _is_allowed(moment, p, memory)]
-    whole = (_with_rest_of_line(moment, p, allowed) for p in _ordered(moment, allowed))
-    # What was undone or rejected was the whole of a line's edits, so that is looked at again.
-    return [p for p in dict.fromkeys(whole) if _is_allowed(moment, p, memory)][:limit]
+    by_line: dict[tuple[str, int], list[Proposal]] = defaultdict(list)
+    likely = [p for p in moment.limit.each(found) if _is_fit(moment, p, memory)]
+    for proposal in likely:
+        by_line[proposal.reason, moment.line_of(proposal.start)].append(proposal)
+    best: dict[Proposal, None] = {}
+    for proposal in moment.limit.each(_ordered(moment, likely)):
+        if len(best) == limit:
+            break
+        if not _takes_back(moment, proposal):
+            line = by_line[proposal.reason, moment.line_of(proposal.start)]
+            allowed = [p for p in line if not _takes_back(moment, p)]
+            whole = _with_rest_of_line(moment, proposal, allowed)
+            # What was undone or rejected was the whole of a line's edits: it is looked at again.
+            if _is_fit(moment, whole, memory) and not _takes_back(moment, whole):
+                best[whole] = None
+    return list(best)
 
 
 def _keep_best(found: dict[tuple[int, int], Proposal], more: Iterable[Proposal]) -> None:
@@ -101,25 +127,20 @@ def _keep_best(found: dict[tuple[int, int], Proposal], more: Iterable[Proposal])
             found[proposal.start, proposal.end] = proposal
 
 
-def _is_allowed(moment: Moment, proposal: Proposal, memory: Memory) -> bool:
+def _is_fit(moment: Moment, proposal: Proposal, memory: Memory) -> bool:
+    """Whether it changes something, is sure enough, away from the cursor, and not rejected."""
     if proposal.confidence < SHOWN or moment.text[proposal.start : proposal.end] == proposal.new:
         return False
     start, end = line_span(moment.text, proposal.start)
     if not moment.asked and start <= moment.cursor <= end:
         return False
-    return memory.allows(moment.text, proposal) and not _takes_back(moment, proposal)
+    return memory.allows(moment.text, proposal)
 
 
 def _takes_back(moment: Moment, proposal: Proposal) -> bool:
     """Whether the line would be what it was before: the user undid or deleted that."""
-    line = moment.text.count("\n", 0, proposal.start)
     new = _new_line(moment.text, proposal).strip()
-    return any(
-        new in old
-        for before in moment.history
-        for first, last, old in changed_lines(before, moment.text)
-        if first <= line < max(last, first + 1)
-    )
+    return moment.was_line(moment.line_of(proposal.start), new)
 
 
 def _ordered(moment: Moment, found: Sequence[Proposal]) -> list[Proposal]:
@@ -148,7 +169,7 @@ def _with_rest_of_line(moment: Moment, proposal: Proposal, found: Sequence[Propo
 def _diagnosed(moment: Moment) -> Iterable[Proposal]:
     if moment.language != "python":
         return
-    line = moment.text.count("\n", 0, moment.cursor)
+    line = moment.line_of(moment.cursor)
     near = [p for p in moment.problems if abs(p.line - line) <= _NEAR]
     for problem in sorted(near, key=lambda p: abs(p.line - line)):
         yield from sure_name_fixes(moment, problem)

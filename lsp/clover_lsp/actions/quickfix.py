@@ -30,6 +30,7 @@ from clover_lsp.actions.tokens import tokenize
 from clover_lsp.actions.typos import is_undefined_name, misspelt, undefined_at
 from clover_lsp.context.types import Edit, Problem
 from clover_lsp.documents.text import Lines
+from clover_lsp.isolated.outside import Outside
 
 MOST = 3
 """Fixes shown for one diagnostic."""
@@ -78,6 +79,11 @@ def quick_fixes(
         return [_shifted(fix) for fix in quick_fixes(_without_mark(question), engine, cancel)]
     search = _Search(question, engine, cancel or CancelToken(), time.monotonic() + deadline_s)
     return search.run()
+
+
+def isolated_fixes(question: Question, outside: Outside) -> list[Fix]:
+    """`quick_fixes` in a helper process: parsing a large file holds the interpreter's lock."""
+    return quick_fixes(question, outside.engine, outside.cancel)
 
 
 class _Search:

@@ -29,7 +29,7 @@ def renames(moment: Moment, change: Change) -> Iterator[Proposal]:
     if moment.language != "python":
         return
     groups: dict[tuple[Symbol, str], list[_Changed]] = defaultdict(list)
-    for hunk in change.hunks:
+    for hunk in moment.limit.each(change.hunks):
         if not _is_rename(hunk) or _is_unfinished(hunk, moment):
             continue
         was = change.names.at(hunk.start, hunk.end)
@@ -58,7 +58,7 @@ def _others(
 ) -> Iterator[Proposal]:
     names, old = change.names, symbol.name
     confidence = _confidence(moment, names, symbol, new, changed)
-    for place in names.by_name[old] if confidence else ():
+    for place in moment.limit.each(names.by_name[old] if confidence else ()):
         sure = _belongs(names, place, symbol)
         span = change.moved.span(place.start, place.end) if sure else None
         if span is not None and moment.text[span[0] : span[1]] == old:
@@ -113,11 +113,7 @@ def _belongs(names: Names, place: Occurrence, symbol: Symbol) -> float:
     if place.role != "attribute" or scope is None or scope.kind != "class":
         return 0.0
     # `thing.name`: whose it is cannot be known; but only one class of this file has that name.
-    owners = {
-        found.scope
-        for o in names.by_name[symbol.name]
-        if (found := names.symbol(o)).scope is not None and found.scope.kind == "class"
-    }
-    if place.receiver in ("self", "cls") or is_common(symbol.name) or len(owners) > 1:
+    ambiguous = is_common(symbol.name) or len(names.owners(symbol.name)) > 1
+    if place.receiver in ("self", "cls") or ambiguous:
         return 0.0
     return 0.85

@@ -9,16 +9,15 @@ from __future__ import annotations
 import keyword
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from clover_lsp.actions.callchange import CallChange, argument_edit, calls_of, changed_call
-from clover_lsp.actions.calls import Call
+from clover_lsp.actions.callchange import argument_edit, calls_at
 from clover_lsp.actions.diff import Hunk
 from clover_lsp.actions.names import BUILTINS
 from clover_lsp.actions.proposals import Change, Moment, Proposal
 from clover_lsp.actions.scopes import resolve
-from clover_lsp.actions.tokens import Token, is_name, tokenize
+from clover_lsp.actions.tokens import Token, is_name
 
 _CONTEXT = 4
 """Tokens compared on each side."""
@@ -46,11 +45,10 @@ class _Pattern:
 
 def repeats(moment: Moment, change: Change) -> Iterator[Proposal]:
     """Places where an edit that was made at least twice applies again."""
-    arguments = _changed_calls(moment, change)
-    yield from _call_repeats(moment, arguments)
-    whole = {h for h, (_, made) in arguments.items() if made.kind != "replace"}
+    yield from _call_repeats(moment, change)
+    whole = {h for h, (_, made) in change.calls.items() if made.kind != "replace"}
     groups: dict[tuple[tuple[str, ...], tuple[str, ...]], list[Hunk]] = defaultdict(list)
-    for hunk in change.hunks:
+    for hunk in moment.limit.each(change.hunks):
         if hunk not in whole and hunk.old != hunk.new and len(hunk.old) + len(hunk.new) <= _LONGEST:
             groups[hunk.old, hunk.new].append(hunk)
     for hunks in groups.values():
@@ -81,11 +79,11 @@ def _matches(hunks: Sequence[Hunk], moment: Moment) -> Iterator[Proposal]:
     pattern = _common_pattern(hunks[0], spots, tokens)
     if not pattern.is_specific:
         return
-    found = list(_places(pattern, tokens))
+    found = list(_places(pattern, moment))
     low, high = min(s[0] for s in spots), max(s[0] for s in spots)
     skipped = sum(1 for at in found if low < at < high)
     confidence = _confidence(len(hunks), skipped, pattern)
-    for at in found:
+    for at in moment.limit.each(found):
         if not reaches(moment, tokens[min(at, len(tokens) - 1)].start, pattern.new):
             continue
         if "f" in pattern.new and not _formats(tokens, at + len(pattern.old)):
@@ -112,7 +110,7 @@ def reaches(moment: Moment, offset: int, new: Sequence[str]) -> bool:
         scope = scope or moment.names.scope_at(offset)
         if word in BUILTINS or resolve(scope, word) is not None:
             continue
-        if any(word in other.bound for other in moment.names.scopes if other.kind == "function"):
+        if word in moment.names.local_names:
             return False
     return True
 
@@ -134,7 +132,7 @@ def _spot(moment: Moment, hunk: Hunk) -> _Spot:
     last = first + len(hunk.new)
     if first < last:
         return first, last, tokens[first].line, tokens[last - 1].line
-    line = moment.text.count("\n", 0, hunk.new_start)
+    line = moment.line_of(hunk.new_start)
     return first, last, line, line
 
 
@@ -179,12 +177,12 @@ def _shared(contexts: Sequence[list[str]]) -> tuple[str, ...]:
     return tuple(shared)
 
 
-def _places(pattern: _Pattern, tokens: Sequence[Token]) -> Iterator[int]:
+def _places(pattern: _Pattern, moment: Moment) -> Iterator[int]:
     """Token numbers at which the old tokens stand in the pattern's surroundings."""
-    size = len(pattern.old)
+    tokens, size = moment.tokens, len(pattern.old)
     at_start = pattern.left[:1] == (_START,)
-    for at in range(len(tokens) - size + (1 if size else 0)):
-        if size and tokens[at].text != pattern.old[0]:
+    for at in moment.limit.each(_starts(pattern, moment)):
+        if at + size > len(tokens) or not size and at == len(tokens):
             continue
         if tuple(t.text for t in tokens[at : at + size]) != pattern.old:
             continue
@@ -194,6 +192,17 @@ def _places(pattern: _Pattern, tokens: Sequence[Token]) -> Iterator[int]:
         right = _context(tokens, at + size, +1, end_line)[: len(pattern.right)]
         if tuple(left) == pattern.left and tuple(right) == pattern.right:
             yield at
+
+
+def _starts(pattern: _Pattern, moment: Moment) -> Sequence[int]:
+    """Numbers of the tokens where the pattern may begin: those of its rarest end, if it has one."""
+    if pattern.old:
+        return moment.places.get(pattern.old[0], ())
+    if pattern.right and pattern.right[0] in moment.places:
+        return moment.places[pattern.right[0]]
+    if pattern.left and pattern.left[0] in moment.places:
+        return [number + 1 for number in moment.places[pattern.left[0]]]
+    return range(len(moment.tokens))
 
 
 def _formats(tokens: Sequence[Token], at: int) -> bool:
@@ -209,29 +218,28 @@ def _gap(tokens: Sequence[Token], at: int) -> int:
 def _with_blanks(text: str, hunk: Hunk, start: int, end: int, new: str) -> tuple[int, int, str]:
     """An insertion brings the blanks that the first one had; a deletion takes them along."""
     if hunk.new:
-        following = text[hunk.new_end :]
-        blanks = following[: len(following) - len(following.lstrip(" "))]
-        return start, end, new + blanks
-    after = text[end:]
-    count = len(after) - len(after.lstrip(" "))
+        return start, end, new + " " * _blanks_at(text, hunk.new_end)
+    count = _blanks_at(text, end)
     line_start = text.rfind("\n", 0, start) + 1
     return start, end + (0 if text[line_start:start].strip() else count), new
 
 
-def call_changes(moment: Moment, change: Change) -> dict[CallChange, set[int]]:
-    """How calls changed, each with the numbers of the opening brackets of the calls."""
-    return _by_change(_changed_calls(moment, change))
+def _blanks_at(text: str, offset: int) -> int:
+    """How many blanks stand there."""
+    end = offset
+    while text.startswith(" ", end):
+        end += 1
+    return end - offset
 
 
-def _call_repeats(
-    moment: Moment, changed: Mapping[Hunk, tuple[Call, CallChange]]
-) -> Iterator[Proposal]:
-    for made, openings in _by_change(changed).items():
+def _call_repeats(moment: Moment, change: Change) -> Iterator[Proposal]:
+    for made, openings in change.call_changes.items():
         if len(openings) < 2:
             continue
         low, high = min(openings), max(openings)
         edits = []
-        for call in calls_of(made.name, moment.tokens):
+        callees = moment.limit.each(moment.places.get(made.name, ()))
+        for call in calls_at(callees, moment.tokens):
             edit = argument_edit(made, call, moment.tokens, moment.text)
             if edit is None or call.opening in openings:
                 continue
@@ -242,21 +250,3 @@ def _call_repeats(
         for _, edit in edits:
             reason = f"change the call of {made.name} as in {len(openings)} other places"
             yield Proposal(edit.start, edit.end, edit.new, "repeat", confidence, reason)
-
-
-def _changed_calls(moment: Moment, change: Change) -> dict[Hunk, tuple[Call, CallChange]]:
-    """The hunks that changed one argument of a call."""
-    before = tokenize(change.before, change.language) if change.hunks else []
-    found = {}
-    for hunk in change.hunks:
-        changed = changed_call(hunk, before, moment.tokens)
-        if changed is not None:
-            found[hunk] = changed
-    return found
-
-
-def _by_change(changed: Mapping[Hunk, tuple[Call, CallChange]]) -> dict[CallChange, set[int]]:
-    found: dict[CallChange, set[int]] = defaultdict(set)
-    for call, made in changed.values():
-        found[made.general].add(call.opening)
-    return found

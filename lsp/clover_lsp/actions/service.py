@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -19,12 +18,13 @@ from clover_lsp.actions.buffers import DocumentEdit, document_edits
 from clover_lsp.actions.errors import ActionRefused
 from clover_lsp.actions.problems import problem_of
 from clover_lsp.actions.progress import WorkDone, work_done
-from clover_lsp.actions.quickfix import Fix, Question, quick_fixes
+from clover_lsp.actions.quickfix import Fix, Question, isolated_fixes
 from clover_lsp.actions.rewrite import Alternative, rewrite
 from clover_lsp.actions.validated import Job, plan, run
 from clover_lsp.actions.workspace_edit import apply, workspace_edit
 from clover_lsp.context.types import Context
 from clover_lsp.documents.documents import Snapshot
+from clover_lsp.isolated.client import Helper, HelperEnded
 from clover_lsp.server import CloverServer
 
 T = TypeVar("T")
@@ -45,8 +45,14 @@ class Service:
         start, end = snapshot.offsets(target.diagnostic.range)
         question = Question(snapshot.text, snapshot.path, problem_of(target.diagnostic), start, end)
         engine = await self._engine(snapshot, start)
-        work = self.server.workers.now(lambda: quick_fixes(question, engine, cancel))
-        found = await self._cancellable(work, cancel)
+        helper = self.server.workers.action_helper
+        work = self.server.workers.act(
+            lambda: helper.run(isolated_fixes, question, cancel=cancel, engine=engine)
+        )
+        try:
+            found = await self._cancellable(work, cancel)
+        except HelperEnded as error:
+            raise ActionRefused(str(error)) from error
         if cancel.cancelled:
             raise ActionRefused("cancelled")
         if not found:
@@ -68,7 +74,7 @@ class Service:
             raise ActionRefused(f"nothing can be written here: {reason}")
         gate = max(SHOWN_CONFIDENCE, self.server.settings.completion.min_confidence)
         snippets = tuple(Snippet(s.text, s.path) for s in context.snippets)
-        work = self.server.workers.now(
+        work = self.server.workers.act(
             lambda: rewrite(snapshot.text, start, end, engine, gate, snippets, cancel)
         )
         try:
@@ -99,7 +105,7 @@ class Service:
         evidence = (
             [(problem.line + 1, problem.message, problem.code, problem.source)] if problem else []
         )
-        job = await server.workers.later(
+        job = await server.workers.repair(
             lambda: plan(
                 server.documents,
                 server.roots,
@@ -109,19 +115,28 @@ class Service:
                 evidence,
             )
         )
-        job = replace(job, withheld=server.context.withheld)
         with self._only_one(job):
             return await self._repair(job)
 
     async def _repair(self, job: Job) -> dict[str, object]:
         cancel, server = CancelToken(), self.server
-        engine = server.engine.background("python")
+        engine, helper = server.engine.background("python"), Helper(0, cleans_up=True)
         async with work_done(server, "Fix with tests", cancel) as progress:
-            work = server.workers.later(lambda: run(job, engine, progress, cancel))
+            answers: dict[str, Callable[..., Any]] = {
+                "progress": progress.report,
+                "withheld": server.context.withheld,
+            }
+            work = server.workers.repair(
+                lambda: helper.run(run, job, cancel=cancel, engine=engine, answers=answers)
+            )
+            server.workers.helpers.add(helper)
             try:
                 result = await self._cancellable(work, cancel)
-            except EngineError as error:
+            except (EngineError, HelperEnded) as error:
                 raise ActionRefused(str(error)) from error
+            finally:
+                server.workers.helpers.discard(helper)
+                helper.close()
             if result.status == "cancelled":
                 raise ActionRefused("the fix was cancelled; nothing was changed")
             if not result.changes:
@@ -157,7 +172,7 @@ class Service:
     async def _context(self, snapshot: Snapshot, offset: int) -> Context:
         server = self.server
         place, budget = server.place(snapshot, offset), server.settings.context.budget_tokens
-        return await server.workers.now(lambda: server.context.gather(place, budget))
+        return await server.workers.act(lambda: server.context.gather(place, budget))
 
     async def _engine(self, snapshot: Snapshot, offset: int) -> Engine | None:
         """The model, unless it must not read the document."""

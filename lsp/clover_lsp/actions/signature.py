@@ -15,7 +15,6 @@ from clover_lsp.actions.calls import Call, call_at, texts
 from clover_lsp.actions.names import Names
 from clover_lsp.actions.proposals import Change, Moment, Proposal
 from clover_lsp.actions.rename import is_common
-from clover_lsp.actions.repeat import call_changes
 from clover_lsp.actions.scopes import Scope, resolve
 from clover_lsp.actions.tokens import is_name
 
@@ -46,7 +45,7 @@ def signatures(moment: Moment, change: Change) -> Iterator[Proposal]:
     if moment.language != "python" or not change.hunks:
         return
     was = {_path(scope): scope for scope in _functions(change.names)}
-    for scope in _functions(moment.names):
+    for scope in moment.limit.each(_functions(moment.names)):
         old_scope = was.get(_path(scope))
         if old_scope is None:
             continue
@@ -124,7 +123,7 @@ def _value(
     """What to pass: what other calls were given since, else the same name if it is in reach."""
     given = [
         made.new[2:] if made.keyword == added.name else made.new
-        for made in call_changes(moment, change)
+        for made in change.call_changes
         if made.name == call.name and made.kind == "add" and made.new
     ]
     for tokens in given[:1]:
@@ -158,7 +157,8 @@ def _touched(moment: Moment, change: Change, call: Call) -> bool:
 def _calls(moment: Moment, scope: Scope) -> Iterator[tuple[Call, Scope, float]]:
     """Calls of a function in the order of the text, the scope they stand in, how surely it is."""
     names, tokens = moment.names, moment.tokens
-    for node, place in names.calls():
+    called = (scope.name, scope.parent.name) if scope.parent is not None else (scope.name,)
+    for node, place in moment.limit.each(names.calls_of(*called)):
         sure = 1.0 if names.callee(node, place) is scope else _by_method(names, node, scope)
         arguments = node.child_by_field_name("arguments")
         if not sure or arguments is None:

@@ -6,6 +6,7 @@ Blanks and line ends are no tokens. A string's prefix (`f`, `rb`) is a token of 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal
@@ -35,14 +36,17 @@ class Token:
 
 def tokenize(text: str, language: str) -> list[Token]:
     """The tokens of a text in order; never fails."""
-    found = []
+    return list(tokens_of(text, language))
+
+
+def tokens_of(text: str, language: str) -> Iterator[Token]:
+    """`tokenize`, one after the other."""
     line = at = 0
     for match in _pattern(language).finditer(text):
         line += text.count("\n", at, match.start())
         at = match.start()
         kind: Kind = match.lastgroup  # type: ignore[assignment]
-        found.append(Token(match[0], at, match.end(), kind, line))
-    return found
+        yield Token(match[0], at, match.end(), kind, line)
 
 
 def is_name(text: str) -> bool:

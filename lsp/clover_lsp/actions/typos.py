@@ -25,7 +25,14 @@ def is_undefined_name(problem: Problem) -> bool:
 
 def undefined_at(names: Names, text: str, line: int, message: str) -> list[Occurrence]:
     """Undefined names on the line (from 0), those that the message names if it names any."""
-    found = [o for o in names.undefined() if text.count("\n", 0, o.start) == line]
+    first = 0
+    for _ in range(line):
+        first = text.find("\n", first) + 1
+        if not first:
+            return []
+    end = text.find("\n", first)
+    last = len(text) if end < 0 else end
+    found = [o for o in names.undefined() if first <= o.start <= last]
     quoted = set(re.findall(r"[\"'`‘“](\w+)[\"'`’”]", message))
     return [o for o in found if o.name in quoted] or ([] if quoted else found)
 
@@ -52,7 +59,8 @@ def sure_name_fixes(moment: Moment, problem: Problem) -> Iterator[Proposal]:
     """A fix for an undefined name that only one name in reach looks like."""
     if not is_undefined_name(problem):
         return
-    for place in undefined_at(moment.names, moment.text, problem.line, problem.message):
+    places = undefined_at(moment.names, moment.text, problem.line, problem.message)
+    for place in moment.limit.each(places):
         close = misspelt(moment.names, place)
         if len(close) != 1 or len(place.name) < 4:
             continue

@@ -7,16 +7,16 @@ import os
 import shlex
 import shutil
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from clover_engine.api import CancelToken, Engine
+from clover_engine.api import Engine
 from clover_lsp.actions.buffers import overlay, relative_path
 from clover_lsp.actions.errors import ActionRefused
-from clover_lsp.actions.progress import WorkDone
 from clover_lsp.documents.documents import Documents, Snapshot
+from clover_lsp.isolated.outside import Outside
 from clover_patcher.errors import PatcherError
 
 if TYPE_CHECKING:  # the server must start fast
@@ -46,12 +46,6 @@ class Job:
     buffers: Mapping[str, bytes]
     diagnostics: tuple[Diagnostic, ...]
     budget_s: float
-    withheld: Callable[[str], str] = lambda uri: ""
-    """Why a document's text must not reach the model; "" where it may."""
-
-    def unread(self, path: str) -> bool:
-        """For `FixRequest.unread`."""
-        return bool(self.withheld((self.repository / path).as_uri()))
 
 
 def plan(
@@ -87,11 +81,19 @@ def plan(
     return Job(top, where, command, overlay(documents, top), evidence, budget_s)
 
 
-def run(job: Job, engine: Engine | None, progress: WorkDone, cancel: CancelToken) -> FixResult:
-    """Blocks until the repair ends; nothing is written. Raises `ActionRefused`."""
+def run(job: Job, outside: Outside) -> FixResult:
+    """In a helper process: blocks until the repair ends; nothing is written.
+
+    Tells `progress(message, percentage)` and asks `withheld(uri)`: why a document's text must not
+    reach the model, "" where it may. Raises `ActionRefused`.
+    """
     from clover_engine.privacy.unquoting import unquoting
     from clover_patcher.fix import FixRequest, fix
 
+    def unread(path: str) -> bool:
+        return bool(outside.ask("withheld", (job.repository / path).as_uri()))
+
+    engine: Engine | None = outside.engine
     request = FixRequest(
         root=job.folder,
         check=job.check,
@@ -99,12 +101,12 @@ def run(job: Job, engine: Engine | None, progress: WorkDone, cancel: CancelToken
         dry_run=True,
         overlay=job.buffers,
         diagnostics=job.diagnostics,
-        unread=job.unread,
+        unread=unread,
     )
     try:
         if engine is not None:
-            engine = unquoting(engine, job.repository, job.unread)
-        return fix(request, engine, _Told(progress, job.budget_s), cancel)
+            engine = unquoting(engine, job.repository, unread)
+        return fix(request, engine, _Told(outside, job.budget_s), outside.cancel)
     except PatcherError as error:
         raise ActionRefused(str(error)) from error
 
@@ -132,14 +134,15 @@ def _python_with_pytest(folder: Path) -> str | None:
 class _Told:
     """The patcher's events as progress: the share of the budget that is spent."""
 
-    def __init__(self, progress: WorkDone, budget_s: float) -> None:
-        self._progress, self._budget_s = progress, budget_s
+    def __init__(self, outside: Outside, budget_s: float) -> None:
+        self._outside, self._budget_s = outside, budget_s
 
     def event(self, stage: Stage, message: str, **numbers: float) -> None:
         left = numbers.get("left_s", self._budget_s)
         share = 100 * (1 - left / self._budget_s) if self._budget_s else 0
         tried = f" ({numbers['tried']:.0f} tried)" if "tried" in numbers else ""
-        self._progress.report(f"{stage}: {message}{tried}", round(min(100, max(0, share))))
+        percentage = round(min(100, max(0, share)))
+        self._outside.tell("progress", f"{stage}: {message}{tried}", percentage)
 
 
 def _folder(folders: Sequence[str], snapshot: Snapshot | None) -> Path:

@@ -72,10 +72,6 @@ class Capabilities:
         return self._has("window.work_done_progress")
 
     @property
-    def show_document(self) -> bool:
-        return self._has("window.show_document.support")
-
-    @property
     def configuration(self) -> bool:
         """`workspace/configuration` may be asked."""
         return self._has("workspace.configuration")
@@ -83,8 +79,3 @@ class Capabilities:
     @property
     def register_configuration(self) -> bool:
         return self._has("workspace.did_change_configuration.dynamic_registration")
-
-    @property
-    def watched_files(self) -> bool:
-        """The client watches files if asked to."""
-        return self._has("workspace.did_change_watched_files.dynamic_registration")

@@ -1,7 +1,8 @@
 """Who works when: own threads for blocking work, and one current request a document.
 
-pygls's thread pool stays unused: its stdin reader would share it. Interactive work has threads of
-its own, so that a fix or a prefetch can never make a keystroke wait for a thread.
+pygls's thread pool stays unused: its stdin reader would share it. Each kind of work has threads of
+its own, so that a next edit, a quick fix, a repair or a prefetch can never make a keystroke wait
+for a thread; `SWITCH_S` says how long one may hold the interpreter's lock.
 """
 
 from __future__ import annotations
@@ -14,28 +15,57 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
 from clover_engine.api import CancelToken
+from clover_lsp.isolated.client import Helper
 
 T = TypeVar("T")
 
+SWITCH_S = 0.001
+"""Python's switch interval in the server. A completion changes threads a few times, and at each
+waits for whoever computes: with Python's own 5 ms that adds up to what a user sees."""
+
 
 class Workers:
-    """Threads for blocking work. Nothing here outlives `close` for long."""
+    """Threads for blocking work, by its kind. Nothing here outlives `close` for long.
+
+    Next edits, quick fixes and repairs compute in helper processes; their threads only wait.
+    """
 
     def __init__(self) -> None:
         self.interactive = ThreadPoolExecutor(4, thread_name_prefix="clover-now")
+        self.edits = ThreadPoolExecutor(2, thread_name_prefix="clover-edits")
+        self.actions = ThreadPoolExecutor(4, thread_name_prefix="clover-actions")
+        self.repairs = ThreadPoolExecutor(4, thread_name_prefix="clover-repairs")
+        self.edit_helper = Helper()
+        self.action_helper = Helper()
+        self.helpers: set[Helper] = set()
+        """Those of the repairs that run."""
         self.background = ThreadPoolExecutor(4, thread_name_prefix="clover-later")
 
     async def now(self, work: Callable[[], T]) -> T:
-        """Runs work that a user waits for; the loop goes on meanwhile."""
+        """Runs what a completion needs; the loop goes on meanwhile."""
         return await asyncio.get_running_loop().run_in_executor(self.interactive, work)
 
+    async def edit(self, work: Callable[[], T]) -> T:
+        """Runs the search for a next edit."""
+        return await asyncio.get_running_loop().run_in_executor(self.edits, work)
+
+    async def act(self, work: Callable[[], T]) -> T:
+        """Runs what a user asked for by hand: a quick fix, a selection written anew."""
+        return await asyncio.get_running_loop().run_in_executor(self.actions, work)
+
+    async def repair(self, work: Callable[[], T]) -> T:
+        """Runs a repair, which may take minutes."""
+        return await asyncio.get_running_loop().run_in_executor(self.repairs, work)
+
     async def later(self, work: Callable[[], T]) -> T:
-        """Runs work that may take long (a fix, a prefetch)."""
+        """Runs work that nobody waits for (a prefetch, a model that loads)."""
         return await asyncio.get_running_loop().run_in_executor(self.background, work)
 
     def close(self) -> None:
-        for pool in (self.interactive, self.background):
+        for pool in (self.interactive, self.edits, self.actions, self.repairs, self.background):
             pool.shutdown(wait=False, cancel_futures=True)
+        for helper in (self.edit_helper, self.action_helper, *self.helpers):
+            helper.close()
 
 
 class Ticket:

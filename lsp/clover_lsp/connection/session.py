@@ -16,6 +16,7 @@ from typing import BinaryIO
 
 from clover_lsp.connection.processes import is_alive
 from clover_lsp.connection.protocol import PARSE_ERROR
+from clover_lsp.connection.scheduler import SWITCH_S
 from clover_lsp.connection.transport import (
     END,
     FrameError,
@@ -98,12 +99,14 @@ class Session:
 
 def serve_stdio(server: CloverServer) -> int:
     """Serves the client at the other end of standard input and output."""
+    sys.setswitchinterval(SWITCH_S)
     reader, writer = take_over_stdio()
     return asyncio.run(Session(server, reader, writer).run())
 
 
 def serve_tcp(server: CloverServer, host: str, port: int) -> int:
     """Waits for one client at the address, serves it, and returns when it is gone."""
+    sys.setswitchinterval(SWITCH_S)
     connection = accept_one(host, port, _announce)
     reader, writer = connection.makefile("rb"), connection.makefile("wb")
     code = asyncio.run(Session(server, reader, writer).run())

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import logging
 import math
+import os
 import sqlite3
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from pathlib import Path
 
 from clover_engine.api import CancelToken
@@ -76,7 +78,7 @@ class Gatherer:
         index, path = memory.roots.locate(place.uri)
         if to_path(place.uri) is None:  # an unsaved document belongs to the first folder
             index = next(iter(memory.roots.indexes), None)
-        others = self._others(place.uri, path)
+        others = self._others(place.uri, index)
         try:
             pool = self._candidates(safe, focus, others, index, path)
             lookups = () if _stopped(cancel) else _lookups(safe, others, index, path)
@@ -105,7 +107,7 @@ class Gatherer:
         open_ = [(p, b) for p, b in others if not same_notebook(b.uri, place.uri)]
         pool = find.notebook_cells(cells, path, CELL_CHARS)
         pool += find.open_windows(open_, focus, rare)
-        pool += find.edits(self._other_edits(place.uri))
+        pool += find.edits(self._other_edits(place.uri, index))
         problems = self._memory.problems.get(place.uri, ())
         pool += find.problems(problems, place.prefix.count("\n"), path, place.language)
         if index is not None:
@@ -115,24 +117,43 @@ class Gatherer:
             pool += find.usages(reader, index.root, focus, rare, path)
         return pool
 
-    def _others(self, uri: str, path: str) -> list[tuple[str, Buffer]]:
-        """Other open documents that may be read, latest focus first, with a path to show."""
+    def _others(self, uri: str, index: Index | None) -> list[tuple[str, Buffer]]:
+        """Other open documents that may be read, latest focus first, with a path to show.
+
+        A file that is open under several names counts once.
+        """
         found = []
-        seen = {path}
+        seen = {_real(uri)}
         for buffer in self._memory.buffers.latest_first():
             if buffer.uri == uri:
                 continue
-            other = self._memory.roots.locate(buffer.uri)[1]
-            cell = same_notebook(buffer.uri, uri)
-            if (cell or other not in seen) and not self._memory.roots.withheld(buffer.uri):
-                seen.add(other)
-                found.append((other, buffer))
+            real, cell = _real(buffer.uri), same_notebook(buffer.uri, uri)
+            if (cell or real not in seen) and not self._memory.roots.withheld(buffer.uri):
+                seen.add(real)
+                found.append((self._shown(buffer.uri, index), buffer))
         return found
 
-    def _other_edits(self, uri: str) -> list[tuple[str, Group]]:
+    def _other_edits(self, uri: str, index: Index | None) -> list[tuple[str, Group]]:
         roots = self._memory.roots
         groups = [g for g in self._memory.edits.recent(EDIT_SNIPPETS) if g.uri != uri]
-        return [(roots.locate(g.uri)[1], g) for g in groups if not roots.withheld(g.uri)]
+        return [(self._shown(g.uri, index), g) for g in groups if not roots.withheld(g.uri)]
+
+    def _shown(self, uri: str, index: Index | None) -> str:
+        """A document's path as seen from a folder: below it, or out of it through `..`.
+
+        Two folders of the workspace may hold files of the same relative path.
+        """
+        where, path = self._memory.roots.locate(uri)
+        if where is None or index is None or where is index:
+            return path
+        return Path(os.path.relpath(where.root / path, index.root)).as_posix()
+
+
+@lru_cache(1024)
+def _real(uri: str) -> str:
+    """What a document is, whatever name it is open under: its real path, or its URI."""
+    path = to_path(uri)
+    return uri if path is None else os.path.realpath(path)
 
 
 def _rarity(focus: Focus, reader: Reader | None) -> dict[str, float]:

@@ -8,6 +8,7 @@ import sqlite3
 import threading
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from clover_engine.privacy.ignore import IgnoreRules
@@ -15,6 +16,7 @@ from clover_lsp.context.client import IndexProcess, Message
 from clover_lsp.context.store import Reader, remove, store_path
 from clover_lsp.context.symbols import Definition, Import, Symbols
 from clover_lsp.context.types import IndexStatus
+from clover_lsp.context.walk import enters
 from clover_lsp.context.watch import Watch
 
 LOG = logging.getLogger(__name__)
@@ -39,7 +41,7 @@ class Index:
         self._exclude = tuple(exclude)
         self._store = store_path(root, folder)
         self._process = IndexProcess(self._store, root, self._exclude)
-        self._watch = Watch(root, self._seen) if watched else None
+        self._watch = Watch(root, self._seen, self._enters) if watched else None
         self._lock = threading.Lock()
         self._rules: IgnoreRules | None = None
         self._reader: Reader | None = None
@@ -49,6 +51,7 @@ class Index:
         self._scanning = self._closed = self._started = self._damaged = False
         self._scan_again = False
         self._last_scan = self._last_use = 0.0
+        self._limited = ""
 
     @property
     def rules(self) -> IgnoreRules:
@@ -69,11 +72,12 @@ class Index:
 
     def status(self) -> IndexStatus:
         state, reader = self._state, self._reader
+        watched = self._watch.detail if self._watch is not None else ""
+        limited = "; ".join(filter(None, (self._limited, watched)))
         if reader is None:
-            return state
-        return IndexStatus(
-            state.state, len(reader.files), state.pending, reader.source_bytes, state.detail
-        )
+            return replace(state, limited=limited)
+        files, size = len(reader.files), reader.source_bytes
+        return replace(state, files=files, bytes=size, limited=limited)
 
     def start(self) -> None:
         """Serves what an earlier run left at once, and brings it up to date. Once."""
@@ -183,7 +187,7 @@ class Index:
         self._retries, self._damaged = 1, False
         if message["changed"] or message["compacted"] or self._reader is None:
             self._open_reader()
-        self._state = IndexStatus("ready")
+        self._state, self._limited = IndexStatus("ready"), str(message.get("limited", ""))
         if self._watch is not None and not self._closed:
             self._watch.start(message["folders"])
             if self._watch.detail:
@@ -227,6 +231,9 @@ class Index:
             if self._retired is not None:
                 self._retired.close()
             self._retired, self._reader = self._reader, reader
+
+    def _enters(self, folder: str) -> bool:
+        return enters(self.rules, folder)
 
     def _seen(self, paths: Sequence[str]) -> None:
         self.update(paths)

@@ -78,4 +78,5 @@ class Roots:
             sum(s.pending for s in found),
             sum(s.bytes for s in found),
             "; ".join(dict.fromkeys(s.detail for s in found if s.detail)),
+            "; ".join(dict.fromkeys(s.limited for s in found if s.limited)),
         )

@@ -101,6 +101,8 @@ class IndexStatus:
     pending: int = 0
     bytes: int = 0
     detail: str = ""
+    limited: str = ""
+    """What is not indexed or not watched because there is too much of it, for people."""
 
 
 class ContextRoom(Protocol):

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import os
+from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 from clover_engine.privacy.ignore import IgnoreRules
 
+MAX_FILES = 100_000
+"""Of a larger folder (a home folder, say) the files nearest to its top are indexed."""
+MAX_WALKED = 50_000
 _DATA_SUFFIXES_TEXT = """
 .json .jsonl .csv .tsv .svg .snap .ipynb .po .pot .log .sql .txt .xml .geojson .sum
 """
@@ -31,10 +35,15 @@ class Found:
 
 
 def walk(rules: IgnoreRules) -> Iterator[Found]:
-    """All files that may be read and are worth indexing; links are not followed."""
-    pending = [""]
-    while pending:
-        folder = pending.pop()
+    """Files that may be read and are worth indexing, those near the root first.
+
+    Links are not followed, and no more than `MAX_WALKED` folders are looked into.
+    """
+    pending = deque([""])
+    for _ in range(MAX_WALKED):
+        if not pending:
+            return
+        folder = pending.popleft()
         try:
             with os.scandir(rules.root / folder) as entries:
                 listed = sorted(entries, key=lambda entry: entry.name)

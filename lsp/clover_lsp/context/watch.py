@@ -13,8 +13,6 @@ import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from clover_lsp.context.walk import VENDORED
-
 LOG = logging.getLogger(__name__)
 
 MAX_FOLDERS = 4096
@@ -26,8 +24,14 @@ _DEBOUNCE_MS = 1000
 class Watch:
     """Calls `changed` with relative paths, on a thread of its own."""
 
-    def __init__(self, root: Path, changed: Callable[[Sequence[str]], None]) -> None:
-        self.root, self._changed = root, changed
+    def __init__(
+        self,
+        root: Path,
+        changed: Callable[[Sequence[str]], None],
+        enters: Callable[[str], bool],
+    ) -> None:
+        """`enters`: whether a new folder (relative) is worth a watch."""
+        self.root, self._changed, self._enters = root, changed, enters
         self.active = False
         self.detail = ""
         """Why nothing is watched, if so."""
@@ -104,7 +108,7 @@ class Watch:
         pending = [path]
         while pending and len(found) <= MAX_FOLDERS:
             folder = pending.pop()
-            if folder.rpartition("/")[2] in VENDORED:
+            if not self._enters(folder):
                 continue
             found.add(folder)
             with contextlib.suppress(OSError):

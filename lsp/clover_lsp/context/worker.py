@@ -32,9 +32,11 @@ from clover_engine.privacy.secrets import has_secret
 from clover_lsp.context.languages import language_of
 from clover_lsp.context.store import Writer
 from clover_lsp.context.symbols import Symbols, grams, parse, unfit
-from clover_lsp.context.walk import Found, folders, walk
+from clover_lsp.context.walk import MAX_FILES, Found, folders, walk
 from clover_lsp.context.watch import MAX_FOLDERS
 
+MAX_FILES_VARIABLE = "CLOVER_MAX_INDEXED_FILES"
+"""Environment variable with another limit than `MAX_FILES`."""
 BATCH = 64
 """Files of one transaction."""
 COMPACT_AFTER = 100
@@ -86,7 +88,10 @@ class Worker:
     def _scan(self, message: Message) -> Message:
         self.rules = IgnoreRules(self.root, self.exclude)
         known = self.writer.known()
-        found = list(walk(self.rules))
+        most = int(os.environ.get(MAX_FILES_VARIABLE, MAX_FILES))
+        found = list(itertools.islice(walk(self.rules), most + 1))
+        is_limited = len(found) > most
+        found = found[:most]
         stale = [f for f in found if known.get(f.path, ())[1:] != (f.mtime_ns, f.size)]
         gone = known.keys() - {f.path for f in found}
         with self._transaction():
@@ -95,7 +100,10 @@ class Worker:
         changed = len(stale) + len(gone)
         compacted = self._compact(COMPACT_AFTER if changed < COMPACT_AFTER else 0)
         inside = list(itertools.islice(folders(self.rules), MAX_FOLDERS + 1))
-        return {"ok": True, "changed": changed, "compacted": compacted, "folders": inside}
+        answer = {"ok": True, "changed": changed, "compacted": compacted, "folders": inside}
+        if is_limited:
+            answer["limited"] = f"only {most} files are indexed: open a smaller folder"
+        return answer
 
     def _index_all(self, files: list[Found], id_: int) -> None:
         told = 0.0

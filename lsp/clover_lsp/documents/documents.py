@@ -9,9 +9,9 @@ notebooks, any other scheme.
 from __future__ import annotations
 
 import logging
+import os
 import threading
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
@@ -19,35 +19,47 @@ from lsprotocol import types
 from pygls import uris
 
 from clover_lsp.context.types import Edit
-from clover_lsp.documents.text import Encoding, Lines, join_pairs
+from clover_lsp.documents.table import Table
+from clover_lsp.documents.text import Encoding, join_pairs
 
 log = logging.getLogger(__name__)
 
 MAX_FILE_BYTES = 8_000_000
 """Unopened files above this are not read."""
+MAX_CHARS = 2_000_000
+"""For larger documents nothing is suggested, and nothing but their text is kept."""
 
 Change = types.TextDocumentContentChangePartial | types.TextDocumentContentChangeWholeDocument
 
 
-@dataclass(frozen=True, slots=True)
 class Snapshot:
-    """One version of one document. `version` is None for a file that the client has not opened."""
+    """One version of one document; immutable. `version` is None for a file that the client has
+    not opened. `language` is the client's language id, a guess from the file name for unopened
+    files; `notebook` is the URI of the notebook that this cell belongs to."""
 
-    uri: str
-    language: str
-    """The client's language id; a guess from the file name for unopened files."""
-    version: int | None
-    text: str
-    encoding: Encoding = "utf-16"
-    notebook: str | None = None
-    """URI of the notebook that this cell belongs to."""
-    _lines: list[Lines] = field(default_factory=list, compare=False, repr=False)
+    __slots__ = ("encoding", "language", "notebook", "table", "uri", "version")
+
+    def __init__(
+        self,
+        uri: str,
+        language: str,
+        version: int | None,
+        text: str | Table,
+        encoding: Encoding = "utf-16",
+        notebook: str | None = None,
+    ) -> None:
+        self.uri, self.language, self.version = uri, language, version
+        self.table = text if isinstance(text, Table) else Table(text)
+        self.encoding, self.notebook = encoding, notebook
 
     @property
-    def lines(self) -> Lines:
-        if not self._lines:
-            self._lines.append(Lines(self.text, self.encoding))
-        return self._lines[0]
+    def text(self) -> str:
+        return self.table.text
+
+    @property
+    def is_too_large(self) -> bool:
+        """Whether nothing is suggested for it: see `MAX_CHARS`."""
+        return self.table.size > MAX_CHARS
 
     @property
     def path(self) -> str | None:
@@ -56,7 +68,7 @@ class Snapshot:
 
     def offset(self, position: types.Position) -> int:
         """Characters before the position, which is moved into the text if it lies outside."""
-        return self.lines.offset(position.line, position.character)
+        return self.table.offset(position.line, position.character, self.encoding)
 
     def offsets(self, span: types.Range) -> tuple[int, int]:
         """Start and end of a range as offsets, in order."""
@@ -64,11 +76,14 @@ class Snapshot:
         return min(start, end), max(start, end)
 
     def position(self, offset: int) -> types.Position:
-        line, character = self.lines.position(offset)
-        return types.Position(line, character)
+        return types.Position(*self.table.position(offset, self.encoding))
 
     def range(self, start: int, end: int) -> types.Range:
         return types.Range(self.position(start), self.position(end))
+
+    def with_table(self, table: Table, version: int | None) -> Snapshot:
+        """Another version of the document."""
+        return Snapshot(self.uri, self.language, version, table, self.encoding, self.notebook)
 
 
 def uri_path(uri: str) -> str | None:
@@ -79,6 +94,12 @@ def uri_path(uri: str) -> str | None:
         return uris.to_fs_path(uri) or None
     except ValueError:
         return None
+
+
+def folder_path(uri: str) -> str | None:
+    """The path of a folder's `file:` URI, however the client ends it; None for other schemes."""
+    path = uri_path(uri)
+    return None if path is None else os.path.abspath(path)
 
 
 def path_uri(path: str | Path) -> str:
@@ -174,22 +195,23 @@ class Documents:
             log.warning("change of a document that is not open: %s", uri)
             return None
         edits: list[Edit] = []
-        snapshot = before
+        table = before.table
         for change in changes:
-            snapshot, edit = apply_change(snapshot, change)
+            table, edit = _changed(before, table, change)
             edits.append(edit)
-        snapshot = replace(snapshot, version=before.version if version is None else version)
+        snapshot = before.with_table(table, before.version if version is None else version)
         with self._lock:
             self._open[uri] = snapshot
         return snapshot, tuple(edits)
 
 
-def apply_change(snapshot: Snapshot, change: Change) -> tuple[Snapshot, Edit]:
-    """The snapshot after one change, with the same version."""
+def _changed(snapshot: Snapshot, table: Table, change: Change) -> tuple[Table, Edit]:
     span = getattr(change, "range", None)
     if span is None:
-        start, end = 0, len(snapshot.text)
-    else:
-        start, end = snapshot.offsets(span)
-    text = join_pairs(snapshot.text[:start] + change.text + snapshot.text[end:])
-    return replace(snapshot, text=text, _lines=[]), Edit(start, end, change.text)
+        return Table(join_pairs(change.text)), Edit(0, table.size, change.text)
+    places = (
+        table.offset(place.line, place.character, snapshot.encoding)
+        for place in (span.start, span.end)
+    )
+    start, end = sorted(places)
+    return table.replaced(start, end, change.text), Edit(start, end, change.text)

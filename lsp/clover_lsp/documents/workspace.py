@@ -24,6 +24,7 @@ class Workspace:
         self._on_change: list[Listener] = []
         self._on_open: list[Callable[[Snapshot], None]] = []
         self._on_close: list[Callable[[str], None]] = []
+        self._on_size: list[Callable[[Snapshot | None], None]] = []
 
     def on_open(self, call: Callable[[Snapshot], None]) -> None:
         self._on_open.append(call)
@@ -35,12 +36,22 @@ class Workspace:
     def on_close(self, call: Callable[[str], None]) -> None:
         self._on_close.append(call)
 
+    def on_size(self, call: Callable[[Snapshot | None], None]) -> None:
+        """`call` runs when a document was opened, became too large or small enough; with None
+        when one was closed. Too large ones count as closed for all other listeners."""
+        self._on_size.append(call)
+
     def open(self, item: types.TextDocumentItem, notebook: str | None = None) -> Snapshot:
         snapshot = self.documents.open(item, notebook)
+        if not snapshot.is_too_large:
+            self._opened(snapshot)
+        self.tell_size(snapshot)
+        return snapshot
+
+    def _opened(self, snapshot: Snapshot) -> None:
         self._tell_opened(snapshot)
         for call in self._on_open:
             _guard(call, snapshot)
-        return snapshot
 
     def change(self, uri: str, version: int | None, changes: Sequence[Change]) -> None:
         before = self.documents.get(uri)
@@ -48,13 +59,25 @@ class Workspace:
         if before is None or changed is None:
             return
         snapshot, edits = changed
+        if before.is_too_large or snapshot.is_too_large:
+            if not before.is_too_large:
+                self._closed(uri)
+            elif not snapshot.is_too_large:
+                self._opened(snapshot)
+            if before.is_too_large != snapshot.is_too_large:
+                self.tell_size(snapshot)
+            return
         _guard(self.context.changed, uri, snapshot.text, snapshot.version or 0, edits)
         for call in self._on_change:
             _guard(call, before, snapshot, edits)
 
     def close(self, uri: str) -> None:
-        if self.documents.close(uri) is None:
-            return
+        gone = self.documents.close(uri)
+        if gone is not None:
+            self._closed(uri)
+            self.tell_size(None)
+
+    def _closed(self, uri: str) -> None:
         _guard(self.context.closed, uri)
         for call in self._on_close:
             _guard(call, uri)
@@ -64,7 +87,13 @@ class Workspace:
         old, self.context = self.context, room
         _guard(old.close)
         for snapshot in self.documents:
-            self._tell_opened(snapshot)
+            if not snapshot.is_too_large:
+                self._tell_opened(snapshot)
+
+    def tell_size(self, snapshot: Snapshot | None) -> None:
+        """The document at hand is this one."""
+        for call in self._on_size:
+            _guard(call, snapshot)
 
     def _tell_opened(self, snapshot: Snapshot) -> None:
         _guard(

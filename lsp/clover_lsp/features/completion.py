@@ -24,7 +24,7 @@ class _Completion:
         self, params: types.CompletionParams
     ) -> Awaitable[types.CompletionList | None] | None:
         snapshot = self.server.documents.get(params.text_document.uri)
-        if snapshot is None:
+        if snapshot is None or snapshot.is_too_large:
             return None
         offset = snapshot.offset(params.position)
         # Clients ask by themselves as "Invoked" too, while an identifier is typed.

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from typing import Any
 
 from lsprotocol import types
 
-from clover_lsp.documents.documents import uri_path
+from clover_lsp.documents.documents import folder_path
 from clover_lsp.server import CloverServer
 
 DEBUG_TEXT = "clover/debug/text"
@@ -32,10 +33,10 @@ class _Sync:
         self.server.guard(self.server.context.saved, params.text_document.uri)
 
     def folders(self, params: types.DidChangeWorkspaceFoldersParams) -> None:
-        gone = {uri_path(folder.uri) for folder in params.event.removed}
-        come = [path for f in params.event.added if (path := uri_path(f.uri)) is not None]
-        kept = [root for root in self.server.roots if root not in gone]
-        self.server.roots = tuple(dict.fromkeys([*kept, *come]))
+        gone = {_comparable(folder_path(folder.uri)) for folder in params.event.removed}
+        come = [path for f in params.event.added if (path := folder_path(f.uri)) is not None]
+        kept = [root for root in self.server.roots if _comparable(root) not in gone]
+        self.server.set_roots(tuple(dict.fromkeys([*kept, *come])))
         self.server.guard(self.server.context.set_roots, self.server.roots)
 
     def debug_text(self, params: Any) -> dict[str, object] | None:
@@ -48,6 +49,10 @@ class _Sync:
             "version": snapshot.version,
             "language": snapshot.language,
         }
+
+
+def _comparable(folder: str | None) -> str:
+    return os.path.normcase(folder or "")
 
 
 def register(server: CloverServer) -> None:

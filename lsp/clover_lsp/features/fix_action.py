@@ -38,7 +38,7 @@ class _CodeActions:
         self, params: types.CodeActionParams
     ) -> list[types.CodeAction | types.Command] | None:
         snapshot = self.server.documents.get(params.text_document.uri)
-        if snapshot is None or not self.server.settings.fix.enabled:
+        if snapshot is None or snapshot.is_too_large or not self.server.settings.fix.enabled:
             return None
         diagnostics = params.context.diagnostics
         problems(self.server).see(snapshot, diagnostics)

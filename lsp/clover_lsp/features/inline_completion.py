@@ -28,7 +28,7 @@ class _InlineCompletion:
     ) -> Awaitable[types.InlineCompletionList | None] | None:
         """Takes the snapshot at once; the answer comes later."""
         snapshot = self.server.documents.get(params.text_document.uri)
-        if snapshot is None:
+        if snapshot is None or snapshot.is_too_large:
             return None
         offset = snapshot.offset(params.position)
         selected = params.context.selected_completion_info

@@ -9,9 +9,11 @@ rejected, is not proposed again.
 from __future__ import annotations
 
 import asyncio
+import copy
+import functools
 import itertools
 from collections import OrderedDict
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,9 +23,11 @@ from pygls.exceptions import JsonRpcInvalidParams
 
 from clover_lsp.actions.arguments import plain
 from clover_lsp.actions.history import History
-from clover_lsp.actions.next_edit import Memory, next_edits
+from clover_lsp.actions.next_edit import Memory
 from clover_lsp.actions.problems import problems
 from clover_lsp.actions.proposals import Moment, Proposal
+from clover_lsp.actions.search import Search
+from clover_lsp.context.types import Edit
 from clover_lsp.documents.documents import Snapshot
 from clover_lsp.server import CloverServer
 
@@ -47,6 +51,7 @@ class _Offer:
 @dataclass(slots=True)
 class _NextEdit:
     server: CloverServer
+    search: Search
     history: History = field(default_factory=History)
     memories: dict[str, Memory] = field(default_factory=dict)
     offers: OrderedDict[str, _Offer] = field(default_factory=OrderedDict)
@@ -59,7 +64,7 @@ class _NextEdit:
         snapshot = self.server.documents.get(uri)
         if snapshot is None or snapshot.version != version:
             return None  # it is about a text that is gone, or not here yet
-        if not self.server.settings.next_edit.enabled:
+        if snapshot.is_too_large or not self.server.settings.next_edit.enabled:
             return None
         memory = self.memories.setdefault(uri, Memory())
         if self.last_shown.pop(uri, version) != version:
@@ -77,11 +82,13 @@ class _NextEdit:
     async def _answer(
         self, snapshot: Snapshot, moment: Moment, memory: Memory
     ) -> dict[str, object] | None:
-        ticket = self.server.tickets.take(f"next edit of {snapshot.uri}")
-        work = asyncio.ensure_future(self.server.workers.now(lambda: next_edits(moment, memory)))
+        ticket = self.server.tickets.take(_ticket_key(snapshot.uri))
+        search = functools.partial(self.search.run, moment, copy.deepcopy(memory), ticket.cancel)
+        work = asyncio.ensure_future(self.server.workers.edit(search))
         try:
             found = await ticket.unless_over(work)
         finally:
+            ticket.end()  # also where the client cancelled: the search stops at its next look
             self.server.tickets.done(ticket)
         if not found or not self.server.documents.is_current(snapshot):
             return None
@@ -123,13 +130,22 @@ class _NextEdit:
             self.last_shown.pop(uri, None)
             self.memories.setdefault(uri, Memory()).reject(offer.snapshot.text, offer.proposal)
 
+    def changed(self, before: Snapshot, snapshot: Snapshot, edits: Sequence[Edit]) -> None:
+        self.server.tickets.end(_ticket_key(snapshot.uri))
+        self.history.changed(before, snapshot, edits)
+
     def closed(self, uri: str) -> None:
+        self.server.tickets.end(_ticket_key(uri))
         self.history.closed(uri)
         self.memories.pop(uri, None)
         self.last_shown.pop(uri, None)
 
     def _offer(self, number: object) -> _Offer | None:
         return self.offers.get(number) if isinstance(number, str) else None
+
+
+def _ticket_key(uri: str) -> str:
+    return f"next edit of {uri}"
 
 
 def _read(params: Any) -> tuple[str, int, types.Position, bool]:
@@ -150,9 +166,9 @@ def _read(params: Any) -> tuple[str, int, types.Position, bool]:
 
 
 def register(server: CloverServer) -> None:
-    feature = _NextEdit(server)
+    feature = _NextEdit(server, Search(server.workers.edit_helper))
     server.buffers.on_open(feature.history.opened)
-    server.buffers.on_change(feature.history.changed)
+    server.buffers.on_change(feature.changed)
     server.buffers.on_close(feature.closed)
     server.feature(REQUEST)(feature.request)
     server.feature(DID_SHOW)(feature.shown)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from dataclasses import asdict, dataclass
 
-from clover_lsp.documents.documents import Snapshot
+from clover_lsp.documents.documents import MAX_CHARS, Snapshot
 from clover_lsp.server import CloverServer
 from clover_lsp.settings.settings import Settings
 from clover_lsp.status import Report
@@ -29,6 +29,14 @@ class _Status:
         if self.watch is None or self.watch.done():
             self.watch = self.server.start_task(self.follow_index())
 
+    def sized(self, snapshot: Snapshot | None) -> None:
+        """Says that nothing is suggested for the document at hand where it is too large."""
+        if snapshot is not None and snapshot.is_too_large:
+            words = f"no suggestions: the document is larger than {MAX_CHARS // 1_000_000} MB"
+            self.server.status.report("size", Report("Inactive", words))
+        else:
+            self.server.status.clear("size")
+
     def configured(self, settings: Settings) -> None:
         if not settings.completion.enabled:
             self.server.status.report("setting", Report("Inactive", "suggestions are off"))
@@ -42,6 +50,8 @@ class _Status:
             self.server.status.busy("index", status.state == "indexing")
             if status.state == "failed":
                 self.server.status.report("index", Report("Warning", f"index: {status.detail}"))
+            elif status.limited:
+                self.server.status.report("index", Report("Normal", f"index: {status.limited}"))
             else:
                 self.server.status.clear("index")
             if status.state != "indexing":
@@ -56,5 +66,6 @@ class _Status:
 def register(server: CloverServer) -> None:
     status = _Status(server)
     server.buffers.on_open(status.opened)
+    server.buffers.on_size(status.sized)
     server.on_settings(status.configured)
     server.feature(STATUS)(status.asked)

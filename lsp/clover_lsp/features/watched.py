@@ -41,6 +41,7 @@ class _Watched:
         if snapshot is not None:
             self.server.guard(self.server.context.focused, snapshot.uri)
             self.server.show_engine(snapshot.language)
+            self.server.buffers.tell_size(snapshot)
 
     def diagnosed(self, params: Any) -> None:
         if not isinstance(params, dict) or not isinstance(params.get("diagnostics"), list):

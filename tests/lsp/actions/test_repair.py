@@ -50,7 +50,8 @@ def test_keeps_line_ends_byte_order_mark_and_encoding(bench: Any, make_repo: Any
     data = b"\xef\xbb\xbf" + body.encode()
     root = make_repo({"calc.py": data, "test_calc.py": TEST})
     uri = opened(bench, root / "calc.py", body.replace("\r\n", "\n"))
-    assert bench.command("clover.fixTests", {"uri": uri})["applied"]
+    answer = bench.command("clover.fixTests", {"uri": uri})
+    assert answer["applied"], answer
     assert bench.after(bench.asked[-1].edit, uri) == "# größe\n" + RIGHT
     assert (root / "calc.py").read_bytes() == data
 

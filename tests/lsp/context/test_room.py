@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sqlite3
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -11,9 +13,11 @@ from pathlib import Path
 import pytest
 
 from clover_engine.api import CancelToken
+from clover_engine.privacy.ignore import IgnoreRules
 from clover_lsp.context.room import Room
 from clover_lsp.context.store import store_path
 from clover_lsp.context.types import ContextRoom, Edit, Place, Problem
+from clover_lsp.context.walk import walk
 
 from .conftest import WAIT_S, gather
 
@@ -286,8 +290,10 @@ def test_files_that_change_outside_of_the_editor(
     write: Callable[..., Path], open_room: Callable[..., Room]
 ) -> None:
     root = write({**SHOP, "node_modules/x/i.js": ""})
+    before = inotify_watches() if sys.platform == "linux" else 0
     room = open_room(root, watch=True)
-    time.sleep(0.5)  # the watch's own thread has to begin
+    if sys.platform == "linux":
+        assert eventually(lambda: inotify_watches() >= before + 2), "the watch's thread begins"
     (root / "shop/prices.py").write_text("def gross_price(brand_new):\n    return 1\n")
     (root / "fresh" / "deep").mkdir(parents=True)
     (root / "fresh" / "deep" / "late.py").write_text("def late_comer():\n    pass\n")
@@ -313,6 +319,78 @@ def test_several_roots_and_files_outside_of_them(
     assert not outside.withheld and not [s for s in outside.snippets if s.kind == "definition"]
     room.set_roots([str(two)])
     assert room.wait(WAIT_S) and room.status().files == 1
+
+
+def test_two_roots_with_the_same_relative_path(
+    write: Callable[..., Path], open_room: Callable[..., Room]
+) -> None:
+    """Opening B's `pkg/util.py` changed what was known of A's at 2846628."""
+    one = write({"pkg/util.py": "def helper(of_one): pass\n", "pkg/__init__.py": ""}, "one")
+    two = write({"pkg/util.py": "def helper(of_two): pass\n", "pkg/__init__.py": ""}, "two")
+    room = open_room(one, two)
+    other = two / "pkg/util.py"
+    room.opened(other.as_uri(), "python", other.read_text(), 1)
+    assert room.wait(WAIT_S)
+    cart = "from pkg.util import helper\nhelper(|"
+    found = texts(room, one / "main.py", cart, "definition")
+    assert "of_one" in found["pkg/util.py"]
+    found = texts(room, two / "main.py", cart, "definition")
+    assert "of_two" in found["pkg/util.py"] and "of_one" not in found["pkg/util.py"]
+    own = one / "pkg/util.py"
+    room.opened(own.as_uri(), "python", "def helper(of_one, changed): pass\n", 1)
+    assert room.wait(WAIT_S)
+    found = texts(room, one / "main.py", cart, "definition")
+    assert "of_one, changed" in found["pkg/util.py"]
+
+
+def inotify_watches() -> int:
+    """How many folders this process watches."""
+    found = 0
+    for file in Path("/proc/self/fdinfo").iterdir():
+        with contextlib.suppress(OSError):
+            found += file.read_text().count("inotify wd:")
+    return found
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="counts the watches of Linux")
+def test_new_folders_that_are_ignored_are_not_watched(
+    write: Callable[..., Path], open_room: Callable[..., Room]
+) -> None:
+    root = write({"a.py": "", ".gitignore": "data/\n*.out/\n"})
+    before = inotify_watches()
+    room = open_room(root, watch=True)
+    assert eventually(lambda: inotify_watches() == before + 1)
+    for number in range(50):
+        (root / "data" / f"run_{number}").mkdir(parents=True)
+        (root / f"{number}.out" / "deep").mkdir(parents=True)
+    (root / "src").mkdir()
+    (root / "src" / "late.py").write_text("def late(): pass\n")
+    assert eventually(lambda: room.status().files == 2)
+    assert eventually(lambda: inotify_watches() >= before + 2)
+    (root / "src" / "later.py").write_text("def later(): pass\n")
+    assert eventually(lambda: room.status().files == 3)
+    assert inotify_watches() == before + 2
+
+
+def test_a_folder_with_too_many_files_is_indexed_in_part_and_says_so(
+    write: Callable[..., Path], open_room: Callable[..., Room], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A home folder that is opened: files near its top, and a message."""
+    files = {f"deep/er/est/f{n}.py": "x = 1\n" for n in range(40)}
+    root = write({**files, "top.py": "def near_the_top(): pass\n"})
+    monkeypatch.setenv("CLOVER_MAX_INDEXED_FILES", "10")
+    room = open_room(root)
+    assert room.status().files == 10
+    assert "only 10 files are indexed" in room.status().limited
+    assert texts(room, root / "b.py", "from top import near_the_top\nnear_the_top(|", "definition")
+
+
+def test_the_walk_ends_where_there_are_too_many_folders(
+    write: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = write({f"f{n}/a.py": "" for n in range(30)})
+    monkeypatch.setattr("clover_lsp.context.walk.MAX_WALKED", 11)
+    assert len(list(walk(IgnoreRules(root, ())))) == 10
 
 
 def test_two_rooms_on_one_folder_and_a_warm_start(

@@ -88,6 +88,14 @@ function M.restart()
   start_when_gone()
 end
 
+--- Suggestions are ghost text, never items of the popup menu as well: a client that announces inline
+--- completion is not offered the other one. Neovim before 0.12 does not announce it by itself.
+local function capabilities()
+  return vim.tbl_deep_extend("force", vim.lsp.protocol.make_client_capabilities(), {
+    textDocument = { inlineCompletion = { dynamicRegistration = false } },
+  })
+end
+
 --- Registers the server with Neovim; it starts with the first buffer of a matching filetype.
 ---@return boolean started False where no command was found; the user was told how to go on.
 function M.enable()
@@ -105,6 +113,7 @@ function M.enable()
     root_markers = options.root_markers,
     init_options = settings,
     settings = { clover = settings },
+    capabilities = capabilities(),
     handlers = { didChangeStatus = function(_, params) status.set(params) end },
     on_exit = on_exit,
   })
