@@ -57,7 +57,8 @@ def decide_forward(
     Raises RequestCancelled when cancelled or late.
     """
     answers: list[Tensor] = []
-    logits, answered = start.logits, []
+    logits = start.logits
+    answered: list[int] = []
     for ids, tokens in zip(options, before, strict=True):
         if limits.interrupted() is not None:
             raise RequestCancelled("ended before all questions were answered; allow more time")

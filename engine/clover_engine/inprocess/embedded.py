@@ -80,7 +80,7 @@ class EmbeddedEngine:
         if threads:
             torch.set_num_threads(threads)
         if is_gguf(checkpoint):
-            opened = open_model(checkpoint)
+            opened = open_model(checkpoint, threads or 1)
             return cls(opened.model, opened.tokenizer, str(checkpoint))
         prepare(checkpoint)
         tokenizer = Tokenizer.load(checkpoint / "tokenizer.json")
