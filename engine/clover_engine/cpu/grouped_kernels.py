@@ -34,6 +34,11 @@ half."""
 ZERO = {4: 0, 5: 16, 6: 32, 8: 128}
 """The code that stands for 0; of kind 4 the minimum says that."""
 MOST_ROWS = 4
+"""Rows of a tile of activations."""
+TILE_BYTES = 192
+"""Of a tile's group: codes [8 quads][4 rows][4 columns], then float32 [4 rows] each: steps; 16
+times the sums of codes, in steps; the same of the first half of the columns, and of the second."""
+STEPS_AT, SUMS_AT, HALVES_AT = 128, 144, 160
 
 _BYTES = ir.VectorType(ir.IntType(8), 32)
 _SHORTS = ir.VectorType(ir.IntType(16), 16)
@@ -112,6 +117,9 @@ class _Code:
             return self.call("llvm.x86.avx2.pmadd.wd", _INTS, value, ones)
         return self.b.add(*(self.b.sext(self.parts(value, i), _INTS) for i in (0, 1)))
 
+    def floats(self, value: float) -> Any:
+        return ir.Constant(_FLOATS, [value] * 8)
+
     def fma(self, x: Any, y: Any, z: Any) -> Any:
         return self.call("llvm.fma.v8f32", _FLOATS, x, y, z)
 
@@ -152,16 +160,17 @@ _BATCH = {4: 8, 5: 4, 6: 2, 8: 8}
 """So many quads can be added up in 16 bits: 2 · (greatest code) · 127 each."""
 
 
-def _sums(code: _Code, base: Any, kind: int, xs: list[Any]) -> list[list[Any]]:
-    """Σ codes · x of a panel's group: for each row of x, vectors of ints; two for kind 6."""
+def _sums(code: _Code, base: Any, kind: int, x: Any, rows: int) -> list[list[Any]]:
+    """Σ codes · x of a panel's group, as ints, for each row of the tile x; two for kind 6."""
     quads = _quads(code, base, kind)
-    totals: list[list[Any]] = [[None] * (2 if kind == 6 else 1) for _ in xs]
+    totals: list[list[Any]] = [[None] * (2 if kind == 6 else 1) for _ in range(rows)]
     for first in range(0, 8, _BATCH[kind]):
-        sums: list[list[Any]] = [[None, None] for _ in xs]
+        sums: list[list[Any]] = [[None, None] for _ in range(rows)]
         for j in range(first, first + _BATCH[kind]):
             planes = quads[j]()
-            for r, x in enumerate(xs):
-                value = code.b.bitcast(code.splat(code.scalar(x, 4 * j, _INT), _INTS), _BYTES)
+            for r in range(rows):
+                four = code.scalar(x, 16 * j + 4 * r, _INT)
+                value = code.b.bitcast(code.splat(four, _INTS), _BYTES)
                 for p, plane in enumerate(planes):
                     more = code.pairs_of_bytes(plane, value)
                     old = sums[r][p]
@@ -178,43 +187,35 @@ def _sums(code: _Code, base: Any, kind: int, xs: list[Any]) -> list[list[Any]]:
 
 
 def _tile(kind: int, rows: int) -> Any:
-    """out[r, :PANEL] += the panel at `w_at` times x's rows, for `rows` rows; see `panel_rows`."""
+    """out[r, :PANEL] += a panel times the first `rows` rows of a tile of x; see `grouped_product`.
+
+    Everything that a group needs lies at constant offsets of three addresses, which leaves the
+    CPU's registers to the sums.
+    """
 
     @intrinsic  # type: ignore[untyped-decorator, unused-ignore]
     def tile(
-        typing: Any, codes: Any, w_at: Any, scales: Any, s_at: Any, x: Any, steps: Any, sums: Any,
-        row: Any, groups: Any, out: Any, out_at: Any,
+        typing: Any, codes: Any, w_at: Any, scales: Any, s_at: Any, x: Any, x_at: Any, groups: Any,
+        out: Any, out_at: Any,
     ) -> Any:  # fmt: skip
         size = types.intp
-        signature = types.void(codes, size, scales, size, x, steps, sums, size, size, out, size)
+        signature = types.void(codes, size, scales, size, x, size, size, out, size)
 
         def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
             def data(i: int) -> Any:
                 return context.make_array(signature.args[i])(context, builder, args[i]).data
 
-            def stride(i: int) -> Any:
-                shape = context.make_array(signature.args[i])(context, builder, args[i]).shape
-                return builder.extract_value(shape, 1)
-
             code = _Code(builder)
-            count = args[8]
-
-            def rows_of(i: int, width: Any) -> list[Any]:
-                first = builder.mul(args[7], width)
-                offsets = [
-                    builder.add(first, builder.mul(width, ir.Constant(_INDEX, r)))
-                    for r in range(rows)
-                ]
-                return [builder.gep(data(i), [offset]) for offset in offsets]
-
-            xs, dxs, sxs = (rows_of(i, stride(i)) for i in (4, 5, 6))
+            shape = context.make_array(signature.args[7])(context, builder, args[7]).shape
+            stride = builder.extract_value(shape, 1)
             outs = []
             for r in range(rows):
-                offset = builder.mul(stride(9), ir.Constant(_INDEX, r))
-                place = builder.gep(data(9), [builder.add(args[10], offset)])
+                offset = builder.mul(stride, ir.Constant(_INDEX, r))
+                place = builder.gep(data(7), [builder.add(args[8], offset)])
                 outs.append(builder.bitcast(place, _FLOATS.as_pointer()))
             weights = builder.gep(data(0), [args[1]])
             factors = builder.gep(data(2), [args[3]])
+            xs = builder.gep(data(4), [args[5]])
             before = [builder.load(place, align=4) for place in outs]
             entry = builder.block
             loop, done = builder.append_basic_block("group"), builder.append_basic_block("done")
@@ -231,13 +232,13 @@ def _tile(kind: int, rows: int) -> Any:
 
             after = _group(
                 code, kind, at(weights, CODE_BYTES[kind]), at(factors, SCALES[kind]),
-                [at(x, GROUP) for x in xs], [at(d, 1) for d in dxs], [at(s, 2) for s in sxs], held,
+                at(xs, TILE_BYTES), held,
             )  # fmt: skip
             following = builder.add(g, ir.Constant(_INDEX, 1))
             g.add_incoming(following, builder.block)
             for phi, value in zip(held, after, strict=True):
                 phi.add_incoming(value, builder.block)
-            builder.cbranch(builder.icmp_signed("<", following, count), loop, done)
+            builder.cbranch(builder.icmp_signed("<", following, args[6]), loop, done)
             builder.position_at_end(done)
             for value, place in zip(after, outs, strict=True):
                 builder.store(value, place, align=4)
@@ -249,31 +250,38 @@ def _tile(kind: int, rows: int) -> Any:
 
 
 def _group(
-    code: _Code, kind: int, weights: Any, factors: Any, xs: list[Any], steps: list[Any],
-    sums: list[Any], held: list[Any],
-) -> list[Any]:  # fmt: skip
+    code: _Code, kind: int, weights: Any, factors: Any, x: Any, held: list[Any]
+) -> list[Any]:
     """held [rows] of floats, plus a group's product."""
-    totals = _sums(code, weights, kind, xs)
-    scales = [
-        code.vector(code.b.bitcast(factors, ir.IntType(8).as_pointer()), 32 * i, _FLOATS)
-        for i in range(SCALES[kind] // PANEL)
-    ]
+    rows = range(len(held))
+    totals = _sums(code, weights, kind, x, len(held))
+    base = code.b.bitcast(factors, ir.IntType(8).as_pointer())
+    scales = [code.vector(base, 32 * i, _FLOATS) for i in range(SCALES[kind] // PANEL)]
+
+    def each(place: int, r: int) -> Any:
+        return code.splat(code.scalar(x, place + 4 * r, _FLOAT), _FLOATS)
+
     out = []
-    for total, d, s, value in zip(totals, steps, sums, held, strict=True):
-        step = code.splat(code.b.load(d), _FLOATS)
-        halves = [code.b.load(code.b.gep(s, [ir.Constant(_INDEX, i)])) for i in (0, 1)]
-        if kind != 6:
-            halves = [code.b.add(*halves)]
-        for i, each in enumerate(total):
-            if ZERO[kind]:
-                zero = code.b.mul(halves[i], ir.Constant(_INT, ZERO[kind]))
-                each = code.b.sub(each, code.splat(zero, _INTS))
-            scale = code.b.fmul(scales[i], step)
-            value = code.fma(code.b.sitofp(each, _FLOATS), scale, value)
+    for r, total, value in zip(rows, totals, held, strict=True):
+        step = each(STEPS_AT, r)
+        if kind == 6:
+            for i, part in enumerate(total):
+                minus = code.b.fmul(each(HALVES_AT + 16 * i, r), code.floats(-ZERO[6] / 16))
+                found = code.fma(code.b.sitofp(part, _FLOATS), step, minus)
+                value = code.fma(found, scales[i], value)
+            out.append(value)
+            continue
+        whole = each(SUMS_AT, r)
+        found = code.b.sitofp(total[0], _FLOATS)
         if kind == 4:
-            whole = code.splat(code.b.sitofp(halves[0], _FLOAT), _FLOATS)
-            value = code.fma(scales[1], code.b.fmul(whole, step), value)
-        out.append(value)
+            value = code.fma(code.b.fmul(found, step), scales[0], value)
+            out.append(code.fma(code.b.fmul(whole, code.floats(1 / 16)), scales[1], value))
+            continue
+        if ZERO[kind] == 16:
+            minus = code.b.fneg(whole)
+        else:
+            minus = code.b.fmul(whole, code.floats(-ZERO[kind] / 16))
+        out.append(code.fma(code.fma(found, step, minus), scales[0], value))
     return out
 
 
@@ -285,92 +293,88 @@ _tile_8_1, _tile_8_2, _tile_8_4 = _tile(8, 1), _tile(8, 2), _tile(8, 4)
 
 @compiled
 def _panels_4(
-    codes: Array, scales: Array, x: Array, steps: Array, sums: Array, rows: int, first: int,
-    last: int, out: Array, column: int,
-) -> None:  # fmt: skip
-    groups = x.shape[1] // 32
+    codes: Array, scales: Array, x: Array, rows: int, first: int, last: int, out: Array, column: int
+) -> None:
+    groups = x.shape[1]
     for p in range(first, last):
         w, s = p * groups * 128, p * groups * 16
         for row in range(0, rows, 4):
-            at = row * out.shape[1] + column + p * 8
+            xs, at = row // 4 * groups * 192, row * out.shape[1] + column + p * 8
             if rows - row > 2:
-                _tile_4_4(codes, w, scales, s, x, steps, sums, row, groups, out, at)
+                _tile_4_4(codes, w, scales, s, x, xs, groups, out, at)
             elif rows - row == 2:
-                _tile_4_2(codes, w, scales, s, x, steps, sums, row, groups, out, at)
+                _tile_4_2(codes, w, scales, s, x, xs, groups, out, at)
             else:
-                _tile_4_1(codes, w, scales, s, x, steps, sums, row, groups, out, at)
+                _tile_4_1(codes, w, scales, s, x, xs, groups, out, at)
 
 
 @compiled
 def _panels_5(
-    codes: Array, scales: Array, x: Array, steps: Array, sums: Array, rows: int, first: int,
-    last: int, out: Array, column: int,
-) -> None:  # fmt: skip
-    groups = x.shape[1] // 32
+    codes: Array, scales: Array, x: Array, rows: int, first: int, last: int, out: Array, column: int
+) -> None:
+    groups = x.shape[1]
     for p in range(first, last):
         w, s = p * groups * 160, p * groups * 8
         for row in range(0, rows, 4):
-            at = row * out.shape[1] + column + p * 8
+            xs, at = row // 4 * groups * 192, row * out.shape[1] + column + p * 8
             if rows - row > 2:
-                _tile_5_4(codes, w, scales, s, x, steps, sums, row, groups, out, at)
+                _tile_5_4(codes, w, scales, s, x, xs, groups, out, at)
             elif rows - row == 2:
-                _tile_5_2(codes, w, scales, s, x, steps, sums, row, groups, out, at)
+                _tile_5_2(codes, w, scales, s, x, xs, groups, out, at)
             else:
-                _tile_5_1(codes, w, scales, s, x, steps, sums, row, groups, out, at)
+                _tile_5_1(codes, w, scales, s, x, xs, groups, out, at)
 
 
 @compiled
 def _panels_6(
-    codes: Array, scales: Array, x: Array, steps: Array, sums: Array, rows: int, first: int,
-    last: int, out: Array, column: int,
-) -> None:  # fmt: skip
-    groups = x.shape[1] // 32
+    codes: Array, scales: Array, x: Array, rows: int, first: int, last: int, out: Array, column: int
+) -> None:
+    groups = x.shape[1]
     for p in range(first, last):
         w, s = p * groups * 192, p * groups * 16
         for row in range(0, rows, 4):
-            at = row * out.shape[1] + column + p * 8
+            xs, at = row // 4 * groups * 192, row * out.shape[1] + column + p * 8
             if rows - row > 2:
-                _tile_6_4(codes, w, scales, s, x, steps, sums, row, groups, out, at)
+                _tile_6_4(codes, w, scales, s, x, xs, groups, out, at)
             elif rows - row == 2:
-                _tile_6_2(codes, w, scales, s, x, steps, sums, row, groups, out, at)
+                _tile_6_2(codes, w, scales, s, x, xs, groups, out, at)
             else:
-                _tile_6_1(codes, w, scales, s, x, steps, sums, row, groups, out, at)
+                _tile_6_1(codes, w, scales, s, x, xs, groups, out, at)
 
 
 @compiled
 def _panels_8(
-    codes: Array, scales: Array, x: Array, steps: Array, sums: Array, rows: int, first: int,
-    last: int, out: Array, column: int,
-) -> None:  # fmt: skip
-    groups = x.shape[1] // 32
+    codes: Array, scales: Array, x: Array, rows: int, first: int, last: int, out: Array, column: int
+) -> None:
+    groups = x.shape[1]
     for p in range(first, last):
         w, s = p * groups * 256, p * groups * 8
         for row in range(0, rows, 4):
-            at = row * out.shape[1] + column + p * 8
+            xs, at = row // 4 * groups * 192, row * out.shape[1] + column + p * 8
             if rows - row > 2:
-                _tile_8_4(codes, w, scales, s, x, steps, sums, row, groups, out, at)
+                _tile_8_4(codes, w, scales, s, x, xs, groups, out, at)
             elif rows - row == 2:
-                _tile_8_2(codes, w, scales, s, x, steps, sums, row, groups, out, at)
+                _tile_8_2(codes, w, scales, s, x, xs, groups, out, at)
             else:
-                _tile_8_1(codes, w, scales, s, x, steps, sums, row, groups, out, at)
+                _tile_8_1(codes, w, scales, s, x, xs, groups, out, at)
 
 
 @compiled
 def grouped_product(
-    kind: int, codes: Array, scales: Array, x: Array, steps: Array, sums: Array, rows: int,
-    first: int, last: int, out: Array, column: int,
+    kind: int, codes: Array, scales: Array, x: Array, rows: int, first: int, last: int, out: Array,
+    column: int,
 ) -> None:  # fmt: skip
     """out[:rows, column + 8·p :] += x @ panel p, for the panels first..last-1.
 
-    codes uint8 and scales float32 are `grouped_pack`'s; x int8 [≥ rows, in] are activations in
-    steps of `steps` float32 [≥ rows, in / 32], `sums` int32 [≥ rows, in / 16] their sums. All these
-    and `out` float32 have rows up to the next multiple of 4, of which nothing is kept.
+    codes uint8 and scales float32 are `grouped_pack`'s; x uint8 [tiles, in / 32, 192] are
+    `grouped_layers.quantised` activations. `out` float32 has rows up to the next multiple of 4, of
+    which nothing is kept.
     """
     if kind == 4:
-        _panels_4(codes, scales, x, steps, sums, rows, first, last, out, column)
+        _panels_4(codes, scales, x, rows, first, last, out, column)
     elif kind == 5:
-        _panels_5(codes, scales, x, steps, sums, rows, first, last, out, column)
+        _panels_5(codes, scales, x, rows, first, last, out, column)
     elif kind == 6:
-        _panels_6(codes, scales, x, steps, sums, rows, first, last, out, column)
+        _panels_6(codes, scales, x, rows, first, last, out, column)
     else:
-        _panels_8(codes, scales, x, steps, sums, rows, first, last, out, column)
+        _panels_8(codes, scales, x, rows, first, last, out, column)

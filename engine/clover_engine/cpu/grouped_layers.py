@@ -24,46 +24,47 @@ from clover_engine.cpu.kernels import Array, compiled, exponential
 
 SAME_ROWS = 64
 ZERO, ONE, LEVELS = np.float32(0.0), np.float32(1.0), np.float32(127.0)
-TINY = np.float32(1e-30)
+TINY, SIXTEEN = np.float32(1e-30), np.float32(16.0)
 Q, K, V, OUT, GATE, UP, DOWN = range(7)
 """A layer's matrices, in the order of `Weights`."""
 Weights = tuple[Array, ...]
-Quantised = tuple[Array, Array, Array]
 
 
 @compiled
-def quantised(x: Array) -> Quantised:
-    """x [rows, columns] in 8 bits: codes, float32 steps of 32 columns, int32 sums of 16."""
+def quantised(x: Array) -> Array:
+    """x [rows, columns] in 8 bits, steps of 32 columns: tiles uint8 [rows / 4, columns / 32, 192],
+    as `grouped_kernels.TILE_BYTES` has them. `rows` is a multiple of 4, `columns` of 32."""
     rows, columns = x.shape
-    codes = np.empty((rows, columns), np.int8)
-    steps = np.empty((rows, columns // 32), np.float32)
-    sums = np.empty((rows, columns // 16), np.int32)
+    out = np.zeros((rows // 4, columns // 32, 192), np.uint8)
+    codes = out.view(np.int8)
+    numbers = out.view(np.float32)  # [·, ·, 48]
     for r in range(rows):
+        tile, lane = r // 4, r % 4
         for g in range(columns // 32):
             peak = TINY
             for c in range(32 * g, 32 * g + 32):
                 peak = max(peak, abs(x[r, c]))
-            steps[r, g] = peak / LEVELS
-            scale = LEVELS / peak
+            step, scale = peak / LEVELS, LEVELS / peak
+            both = np.int32(0)
             for half in range(2):
                 total = np.int32(0)
-                for c in range(32 * g + 16 * half, 32 * g + 16 * half + 16):
-                    code = np.int32(np.rint(x[r, c] * scale))
-                    codes[r, c] = code
+                for i in range(16 * half, 16 * half + 16):
+                    code = np.int32(np.rint(x[r, 32 * g + i] * scale))
+                    codes[tile, g, 16 * (i // 4) + 4 * lane + i % 4] = code
                     total += code
-                sums[r, 2 * g + half] = total
-    return codes, steps, sums
+                numbers[tile, g, 40 + 4 * half + lane] = SIXTEEN * np.float32(total) * step
+                both += total
+            numbers[tile, g, 32 + lane] = step
+            numbers[tile, g, 36 + lane] = SIXTEEN * np.float32(both) * step
+    return out
 
 
 @compiled
 def add_product(
-    kind: int, codes: Array, scales: Array, x: Quantised, rows: int, width: int, out: Array,
-    column: int,
-) -> None:  # fmt: skip
+    kind: int, codes: Array, scales: Array, x: Array, rows: int, width: int, out: Array, column: int
+) -> None:
     """out[:rows, column : column + width] += x @ all panels of a matrix; width: 8 · panels."""
-    grouped_product(
-        kind, codes, scales, x[0], x[1], x[2], rows, 0, width // 8, out, column
-    )  # fmt: skip
+    grouped_product(kind, codes, scales, x, rows, 0, width // 8, out, column)
 
 
 @compiled

@@ -58,14 +58,15 @@ def test_a_product_is_exact_for_the_rounded_activations(
     padded = np.zeros((-(-rows // 4) * 4, 256 * blocks), np.float32)
     padded[:rows] = rng.normal(size=(rows, 256 * blocks)) * 10.0 ** rng.integers(-3, 4)
     padded[0, :32] = np.where(rng.random(32) < 0.5, 1, -1)  # the greatest codes side by side
-    codes, steps, sums = quantised(padded)
-    rounded = (codes.reshape(len(padded), -1, 32) * steps[..., None]).reshape(padded.shape)
+    tiles = quantised(padded)
+    codes = tiles[..., :128].view(np.int8).reshape(*tiles.shape[:2], 8, 4, 4)
+    codes = codes.transpose(0, 3, 1, 2, 4).reshape(len(padded), -1, 32)
+    steps = tiles.view(np.float32)[..., 32:36].transpose(0, 2, 1).reshape(len(padded), -1)
+    rounded = (codes * steps[..., None]).reshape(padded.shape)
     assert np.abs(rounded - padded).max() <= 0.5001 * steps.max()
     matrix = pack_grouped(tensor, threads)
     out = np.ones((len(padded), 8 * panels + 8), np.float32)
-    grouped_product(
-        matrix.kind, matrix.codes, matrix.scales, codes, steps, sums, rows, 0, panels, out, 8
-    )
+    grouped_product(matrix.kind, matrix.codes, matrix.scales, tiles, rows, 0, panels, out, 8)
     wanted = rounded.astype(np.float64) @ values_of(tensor).astype(np.float64).T + 1
     scale = np.abs(rounded).astype(np.float64) @ np.abs(values_of(tensor)).astype(np.float64).T
     assert (np.abs(out[:rows, 8:] - wanted[:rows]) <= 4e-6 * scale[:rows] + 1e-6).all()
