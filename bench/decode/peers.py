@@ -116,8 +116,8 @@ class Embedded:
 class LlamaServer:
     """llama.cpp's own server, asked one request at a time."""
 
-    def __init__(self, program: str, threads: int) -> None:
-        source = CANDIDATES["smollm2"].source
+    def __init__(self, program: str, threads: int, source: Path | None = None) -> None:
+        source = source or CANDIDATES["smollm2"].source
         if source is None:
             raise SystemExit(CANDIDATES["smollm2"].missing())
         with socket.socket() as free:
@@ -149,11 +149,11 @@ class LlamaServer:
 
     def fill(self, hole: Hole, prompt: str) -> Fill:
         """Read, then continued from the cache, as `Embedded` does."""
-        marks = [self._now()]
-        read = self._complete(prompt, 1)
-        marks.append(self._now())
-        done = self._complete(prompt, TOKENS)
-        marks.append(self._now())
+        marks = [self.now()]
+        read = self.complete(prompt, 1)
+        marks.append(self.now())
+        done = self.complete(prompt, TOKENS)
+        marks.append(self.now())
         (a, a_cpu), (b, b_cpu), (c, c_cpu) = marks
         return Fill(
             done["content"], read["timings"]["prompt_n"], done["timings"]["predicted_n"],
@@ -164,12 +164,15 @@ class LlamaServer:
         try:
             return int(self.process.memory_info().rss)
         finally:
-            self.server.terminate()
-            self.server.wait()
+            self.close()
 
-    def _complete(self, prompt: str, tokens: int) -> dict[str, Any]:
+    def close(self) -> None:
+        self.server.terminate()
+        self.server.wait()
+
+    def complete(self, prompt: str, tokens: int, ignore_eos: bool = True) -> dict[str, Any]:
         body = {"prompt": prompt, "n_predict": tokens, "temperature": 0.0, "cache_prompt": True,
-                "ignore_eos": True}  # fmt: skip
+                "ignore_eos": ignore_eos}  # fmt: skip
         request = urllib.request.Request(
             f"{self.url}/completion",
             json.dumps(body).encode(),
@@ -178,7 +181,7 @@ class LlamaServer:
         with urllib.request.urlopen(request, timeout=600) as reply:
             return dict(json.loads(reply.read()))
 
-    def _now(self) -> tuple[float, float]:
+    def now(self) -> tuple[float, float]:
         used = self.process.cpu_times()
         return time.perf_counter(), used.user + used.system
 

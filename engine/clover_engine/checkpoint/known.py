@@ -42,7 +42,10 @@ class Candidate:
 
     @property
     def source(self) -> Path | None:
-        """The GGUF file; None while the package is not installed. Imports nothing."""
+        """The GGUF file: what `clover-code model get` brought, or the installed package's; None
+        without either. Imports nothing."""
+        if (path := cache_folder() / "models" / self.file).is_file():
+            return path
         spec = importlib.util.find_spec(self.module)
         for place in (spec.submodule_search_locations or []) if spec is not None else []:
             if (path := Path(place) / self.file).is_file():

@@ -10,6 +10,7 @@ from clover_engine.decode.common import Limits, Start, Tally
 from clover_engine.model import Clover
 
 ROWS_PER_PASS = 1024
+LOGIT_ROWS = 128
 
 
 def score(
@@ -57,9 +58,18 @@ def _pass(
     if width > 1:
         hidden, _ = model(ids[:, :-1], cache=start.cache, update=False)
         keep = real[:, 1:]
-        logits = model.logits(hidden[keep]).float()  # [tokens, vocab]
-        chosen = logits.gather(-1, ids[:, 1:][keep][:, None])[:, 0]
-        logp[:, 1:][keep] = chosen - logits.logsumexp(-1)
+        logp[:, 1:][keep] = _chosen(model, hidden[keep], ids[:, 1:][keep])
         tally.forward_passes += 1
     tally.tokens += int(real.sum())
     return logp.masked_fill(~real, 0.0).sum(-1).tolist()
+
+
+def _chosen(model: Clover, hidden: torch.Tensor, tokens: torch.Tensor) -> torch.Tensor:
+    """log p of tokens [rows] after hidden states [rows, hidden]; few rows' logits at once, as a
+    vocabulary may have 150,000 tokens."""
+    found = []
+    for at in range(0, len(tokens), LOGIT_ROWS):
+        logits = model.logits(hidden[at : at + LOGIT_ROWS]).float()  # [rows, vocab]
+        chosen = logits.gather(-1, tokens[at : at + LOGIT_ROWS, None])[:, 0]
+        found.append(chosen - logits.logsumexp(-1))
+    return torch.cat(found)

@@ -93,7 +93,7 @@ class InProcessEngine:
         if threads:
             torch.set_num_threads(threads)
         if is_gguf(folder):
-            opened = open_model(folder)
+            opened = open_model(folder, threads or 1)
             return cls(opened.model, opened.tokenizer, folder, opened)
         tokenizer = Tokenizer.load(folder / "tokenizer.json")
         model = load_model(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -69,7 +70,11 @@ class EmbeddedEngine:
         banned = sorted(i for i in tokenizer.added.values() if i not in self._last)
         self.ban_clean = torch.tensor(banned)
         self.ban_block = torch.tensor([i for i in banned if i != self.prompt.pad])
-        self.pieces = Pieces(tokenizer, {*banned, *self._last})
+
+    @cached_property
+    def pieces(self) -> Pieces:
+        """Made when first wanted: sorting a large vocabulary takes half a second."""
+        return Pieces(self.tok, {*self.tok.added.values(), *self._last})
 
     @classmethod
     def load(cls, checkpoint: Path, threads: int = 0, wait: bool = True) -> EmbeddedEngine:
@@ -79,7 +84,7 @@ class EmbeddedEngine:
         if threads:
             torch.set_num_threads(threads)
         if is_gguf(checkpoint):
-            opened = open_model(checkpoint)
+            opened = open_model(checkpoint, threads or 1)
             return cls(opened.model, opened.tokenizer, str(checkpoint))
         prepare(checkpoint)
         tokenizer = Tokenizer.load(checkpoint / "tokenizer.json")

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import importlib.util
 from dataclasses import dataclass
 from pathlib import Path
 
 import torch
+from torch import nn
 
 from clover_engine.checkpoint.catalog import missing
 from clover_engine.checkpoint.filling import Filling, empty_model
@@ -34,8 +36,9 @@ def is_gguf(path: Path) -> bool:
     return path.suffix == ".gguf"
 
 
-def open_model(path: Path) -> Opened:
-    """Raises CheckpointError for a file that cannot be used."""
+def open_model(path: Path, threads: int = 1, *, packed: bool = True) -> Opened:
+    """The weights stay as they are in the file where they can (`cpu/grouped_step.py`), unless not
+    `packed`; else they become float32. Raises CheckpointError for a file that cannot be used."""
     if (reason := missing(path)) is not None:
         raise CheckpointError(reason)
     file = open_gguf(path)
@@ -44,10 +47,29 @@ def open_model(path: Path) -> Opened:
     settings = file.settings()
     template = ChatTemplate.made_of(settings.get("chat_template"), settings, tokenizer)
     stops = end_tokens(tokenizer, settings.get("eos_token", ""))
-    return Opened(_network(file, config), tokenizer, template, stops)
+    model = _packed(file, config, threads) if packed else None
+    return Opened(model or _dense(file, config), tokenizer, template, stops)
 
 
-def _network(file: GGUFFile, config: CloverConfig) -> Clover:
+def _packed(file: GGUFFile, config: CloverConfig, threads: int) -> Clover | None:
+    """None where the file or this installation is not made for it."""
+    if importlib.util.find_spec("numba") is None:
+        return None
+    from clover_engine.cpu.grouped_step import GroupedStep, fits
+
+    tensors = file.content.tensors
+    if not fits(config, tensors):
+        return None
+    model = empty_model(config)
+    shapes = {name: tensor.shape for name, tensor in model.state_dict().items()}
+    for _ in fitting(file.shapes(), file.path, config, shapes):
+        pass  # raises for what lacks or does not fit
+    model.fused = GroupedStep(model, tensors, threads)
+    model.model.norm.weight = nn.Parameter(torch.ones(config.hidden_size))  # says: on the CPU
+    return model.eval().requires_grad_(False)
+
+
+def _dense(file: GGUFFile, config: CloverConfig) -> Clover:
     model = empty_model(config)
     shapes = {name: tensor.shape for name, tensor in model.state_dict().items()}
     filling = Filling(model, torch.float32)

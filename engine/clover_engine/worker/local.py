@@ -34,6 +34,7 @@ from clover_engine.api import (
     to_json,
 )
 from clover_engine.checkpoint.catalog import OFFERED
+from clover_engine.checkpoint.catalog import chosen as in_use
 from clover_engine.checkpoint.catalog import missing as gguf_missing
 from clover_engine.checkpoint.known import CANDIDATES, candidate_at
 from clover_engine.checkpoint.known import DEFAULT_CHECKPOINT as DEFAULT_CHECKPOINT
@@ -58,12 +59,13 @@ Result = TypeVar("Result", InfillResult, ScoreResult, ClozeResult, GenerateResul
 
 
 def checkpoint_path(checkpoint: Path | str | None = None) -> Path:
-    """The checkpoint's folder: the argument, else CLOVER_CHECKPOINT, else the shipped model.
+    """The checkpoint's folder or file: the argument, else CLOVER_CHECKPOINT, else what
+    `clover-code model use` remembered, else the shipped model.
 
     The name of a candidate (`smollm2`) stands for the folder it is converted into, that of a model
     to be got (`coder-0.5b`) for its file.
     """
-    chosen = checkpoint or os.environ.get("CLOVER_CHECKPOINT") or DEFAULT_CHECKPOINT
+    chosen = checkpoint or os.environ.get("CLOVER_CHECKPOINT") or in_use() or DEFAULT_CHECKPOINT
     if candidate := CANDIDATES.get(str(chosen)):
         return candidate.folder
     if offered := OFFERED.get(str(chosen)):
