@@ -4,8 +4,8 @@
     python -m bench.fix.deltas fit fitted.jsonl            # weights of propose/rank.py
     python -m bench.fix.deltas report measured.jsonl [--fit fitted.jsonl]
 
-A line of a package's function is mutated (`mutant_operators.py`), and it and `--lines` - 1 others of
-the function are equally suspicious. The first `--limit` candidates in the order of the templates
+A line of a package's function is mutated (`mutant_operators.py`), and it and `--lines` - 1 others
+of the function are equally suspicious. The first `--limit` candidates in the order of the templates
 are looked at: each has its log prior, the model's log p(candidate) − log p(what stands there), and
 the same by the counts of file and repository, with the lines in question counted out. The repair
 is the candidate that restores the syntax tree. `report` prints the mean natural logarithm of its
@@ -111,7 +111,7 @@ def case(
     cache = [counts.delta(*span, new) for _, span, new in changes]
     tree = ast.dump(ast.parse(text))
     rows = tuple(
-        Row(c.line, c.priority, m, s, _tree(apply_edits(broken, [c.edit])) == tree)
+        Row(c.line, c.priority, m, s, _restores(broken, c, mutation.line, tree))
         for c, m, s in zip(found, model, cache, strict=True)
     )
     return Case(f"{number} {mutation.path}:{mutation.line}", mutation.operator, mutation.line, rows)
@@ -161,6 +161,11 @@ def _model_deltas(engine: Engine, changes: Sequence[LineChange]) -> list[float |
             if score is not None and stands is not None:
                 deltas[number] = score - stands
     return deltas
+
+
+def _restores(broken: bytes, candidate: Candidate, line: int, tree: str) -> bool:
+    near = abs(candidate.line - line) <= 2
+    return near and _tree(apply_edits(broken, [candidate.edit])) == tree
 
 
 def _tree(content: bytes) -> str:
@@ -256,8 +261,9 @@ def run_report(args: argparse.Namespace) -> None:
         ranks = [rank(c, names, weights) for c in cases]
         logs = [math.log(r) for r in ranks]
         error = float(np.std(logs)) / math.sqrt(len(logs))
-        print(f"| {way} | {np.mean(logs):.3f} ± {error:.3f} | {np.mean([1 / r for r in ranks]):.3f} "
-              f"| {sum(r == 1 for r in ranks) / len(ranks):.0%} |")  # fmt: skip
+        mrr = np.mean([1 / r for r in ranks])
+        print(f"| {way} | {np.mean(logs):.3f} ± {error:.3f} | {mrr:.3f} | "
+              f"{sum(r == 1 for r in ranks) / len(ranks):.0%} |")  # fmt: skip
     for feature in ("model", "cache"):
         share = sum(line_found(c, feature) for c in every) / len(every)
         print(f"the best {feature} delta is on the broken line: {share:.0%}")

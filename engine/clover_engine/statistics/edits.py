@@ -21,7 +21,6 @@ from clover_engine.statistics.mixture import (
     probability,
 )
 
-
 _BREAK = re.compile(r"\n+[ \t]*")
 """The tokenizer makes one word of it, whatever stands around it."""
 
