@@ -140,7 +140,7 @@ def _candidates(broken: bytes, places: list[Location], limit: int) -> list[Candi
 
 
 def _change(broken: bytes, candidate: Candidate) -> tuple[LineChange, tuple[int, int], str]:
-    edit = candidate.edit
+    (edit,) = candidate.edits
     start = len(broken[: edit.start].decode())
     end = start + len(broken[edit.start : edit.end].decode())
     new = edit.new.decode() if isinstance(edit.new, bytes) else edit.new
@@ -165,7 +165,7 @@ def _model_deltas(engine: Engine, changes: Sequence[LineChange]) -> list[float |
 
 def _restores(broken: bytes, candidate: Candidate, line: int, tree: str) -> bool:
     near = abs(candidate.line - line) <= 2
-    return near and _tree(apply_edits(broken, [candidate.edit])) == tree
+    return near and _tree(apply_edits(broken, candidate.edits)) == tree
 
 
 def _tree(content: bytes) -> str:
