@@ -28,7 +28,7 @@ from clover_engine.folders import cache_folder
 Array = NDArray[Any]
 Function = TypeVar("Function", bound=Callable[..., Any])
 
-_SOURCES = ("kernels.py", "fused_parts.py", "fused_layers.py")
+_SOURCES = ("kernels.py", "fused_parts.py", "fused_layers.py", "counts.py")
 _FAST_MATH = {"reassoc", "contract", "arcp", "nsz"}
 """Sums may be reordered and multiply-adds joined; infinities and NaN keep their meaning."""
 

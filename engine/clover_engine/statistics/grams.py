@@ -39,7 +39,7 @@ class Grams:
 
     def __init__(self, tokens: Sequence[int], order: Sequence[int]) -> None:
         self.tokens, self.order = tokens, order
-        self._starts = _starts(tokens, order)
+        self.starts = _starts(tokens, order)
 
     @classmethod
     def of(cls, texts: Iterable[Sequence[int]]) -> Grams:
@@ -102,7 +102,7 @@ class Grams:
         if not backwards:
             return []
         tokens, order = self.tokens, self.order
-        low, high = self._starts[backwards[0]], self._starts[backwards[0] + 1]
+        low, high = self.starts[backwards[0]], self.starts[backwards[0] + 1]
         sizes = []
         while low < high:
             sizes.append(high - low)

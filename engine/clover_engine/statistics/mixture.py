@@ -36,6 +36,9 @@ ALONE = Lambdas(
 )
 """Where nothing but counts is known."""
 
+WITH_MODEL = ALONE
+"""Where the estimate starts from clover-nano's probability."""
+
 
 @dataclass(frozen=True, slots=True)
 class Counts:
