@@ -1,6 +1,6 @@
 """Where is the known repair among all candidates, before any test is run?
 
-    python -m bench.fix.rank [--engine none|local] [--cases 100] [--lines 5] [--docs FILE] [--fit]
+    python -m bench.fix.rank [--engine none|local] [--cases 100] [--lines 5] [--docs FILE]
 
 Takes functions from permissively licensed packages, breaks one line of each with random edits of
 one to three tokens (independent of the templates and of the training data's mutations), hands
@@ -9,8 +9,8 @@ at the rank of the edit that restores the original. Prints the share of repairs 
 the candidates, MRR, top-1/10/100, and the same by what was broken.
 
 `--docs` reads functions from a JSON-lines file with a `text` field (the corpus's validation
-split: text that the embedded model has not seen) instead of the installed packages. `--fit` fits
-the weights of `clover_patcher/propose/rank.py` on the cases (conditional logit) and prints them.
+split: text that the embedded model has not seen) instead of the installed packages. The
+weights of the ranking are fitted by `deltas.py`.
 """
 
 from __future__ import annotations
@@ -34,8 +34,6 @@ from pathlib import Path
 from clover_engine.api import Engine
 from clover_engine.train.corpus import HELD_OUT
 from clover_patcher.edits import apply_edits
-from clover_patcher.propose.pool import Item
-from clover_patcher.propose.rank import DEFAULT
 from clover_patcher.propose.source import CandidateSource, Options
 from clover_patcher.types import Location
 
@@ -43,7 +41,6 @@ PACKAGES = (
     "networkx", "pygments", "hatchling", "packaging", "tomlkit", "markdown_it", "yaml", "anyio",
     "identify", "sortedcontainers", "pyparsing", "virtualenv", "dateutil",
 )  # fmt: skip
-FITTED = ("prior", "scored_prior", "centred")
 _LIMIT = 3000
 _OPERATORS = ("+", "-", "*", "/", "//", "%", "<", "<=", ">", ">=", "==", "!=", "&", "|")
 _WORDS = ("and", "or", "not", "in", "is", "True", "False", "None")
@@ -192,56 +189,6 @@ def _squeezed(content: bytes) -> bytes:
     return b"".join(content.split())
 
 
-def features(case: Case, engine: Engine) -> tuple[list[list[float]], int] | None:
-    """Every candidate's features after 24 questions, and which one is the repair, if any."""
-    source = _source(case, engine, answers=24)
-    batches = source.batches(_later())
-    next(batches)
-    rows, goal = [], None
-    for item in (i for slots in source.pool.slots.values() for i in slots.items):
-        if not source.pool.check(item):
-            continue
-        p = item.proposal
-        edit = item.source.edit(p.start, p.end, p.new)
-        if edit and _squeezed(apply_edits(case.broken, [edit])) == _squeezed(case.original):
-            goal = len(rows)
-        rows.append(_row(item))
-    batches.close()
-    return None if goal is None else (rows, goal)
-
-
-def _row(item: Item) -> list[float]:
-    """In the order of `FITTED`."""
-    prior, score = item.proposal.log_prior, item.score
-    if score is None:
-        return [prior, 0.0, 0.0]
-    return [0.0, prior, score.centred]
-
-
-def fit(args: argparse.Namespace, engine: Engine) -> None:
-    """Weights that make the repairs of all cases most probable, by gradient descent."""
-    import numpy as np
-
-    found = [f for f in (features(case, engine) for case in cases(args)) if f is not None]
-    data = [(np.array(rows), goal) for rows, goal in found]
-    plain = [rows[:, 0] + rows[:, 1] for rows, _ in data]
-    alone = [np.log(np.exp(p - p[goal]).sum()) for p, (_, goal) in zip(plain, data, strict=True)]
-    print(f"templates alone: {np.mean(alone):.3f} nats a case over {len(data)} cases")
-    weights = np.array([getattr(DEFAULT, name) for name in FITTED])
-    for step in range(2000):
-        gradient, loss = 0.02 * weights, 0.0
-        for rows, goal in data:
-            scores = rows @ weights
-            p = np.exp(scores - scores.max())
-            p /= p.sum()
-            gradient = gradient + (p @ rows - rows[goal]) / len(data)
-            loss -= float(np.log(p[goal])) / len(data)
-        weights = weights - 0.02 * gradient
-        if step % 500 == 0:
-            print(f"step {step}: {loss:.3f} nats a case")
-    print({name: round(float(w), 3) for name, w in zip(FITTED, weights, strict=True)})
-
-
 def report(rows: list[tuple[str, int | None]]) -> None:
     """One table line for each way of breaking, and one for all."""
     groups = {"all": rows, **{how: [r for r in rows if r[0] == how] for how in _kinds(rows)}}
@@ -267,7 +214,6 @@ def main() -> None:
     parser.add_argument("--lines", type=int, default=5)
     parser.add_argument("--docs", default="")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--fit", action="store_true", help="fit and print the weights")
     parser.add_argument("--misses", action="store_true", help="print the repairs not found")
     args = parser.parse_args()
     warnings.simplefilter("ignore", SyntaxWarning)  # about the broken texts: `1if x`
@@ -276,10 +222,6 @@ def main() -> None:
         from clover_engine.worker.local import LocalEngine
 
         engine = LocalEngine()
-    if args.fit:
-        if engine is None:
-            parser.error("--fit needs --engine local")
-        return fit(args, engine)
     rows, started = [], time.monotonic()
     for case in cases(args):
         rows.append((case.how, rank(case, engine)))

@@ -25,6 +25,7 @@ from clover_patcher.ending import ENDINGS, Report
 from clover_patcher.errors import BudgetExceeded, TreeChanged, no_room
 from clover_patcher.locate.evidence import Evidence, gather
 from clover_patcher.progress import Progress
+from clover_patcher.propose.counts import RepositoryCounts
 from clover_patcher.propose.metered import MeteredEngine
 from clover_patcher.propose.proposer import Proposer
 from clover_patcher.propose.rewrite.rewriter import Rewriter
@@ -133,10 +134,13 @@ class _Repair:
         permission = Permission.of(
             workspace.python_files, task.paths, task.check_words, task.cwd, task.request.allow
         )
+        counts = RepositoryCounts(workspace.python_files, workspace.read, task.request.unread)
+        stack.callback(counts.stop)
+        counts.start()
         baseline, runners = self._baseline(lanes)
         self._require_engine(wait=False)
         report.log = self._open_log(workspace, baseline)
-        evidence = self._gather(workspace, permission, baseline, runners[0])
+        evidence = self._gather(workspace, permission, baseline, runners[0], counts)
         self._require_engine()
         report.proposers = proposers_for(task.request, self.engine, self.cancel)
         report.search = search = Search(task, evidence, report.proposers, report.log)
@@ -187,13 +191,18 @@ class _Repair:
         return log
 
     def _gather(
-        self, workspace: Workspace, permission: Permission, baseline: Outcome, runner: Runner
+        self,
+        workspace: Workspace,
+        permission: Permission,
+        baseline: Outcome,
+        runner: Runner,
+        counts: RepositoryCounts,
     ) -> Evidence:
         """What is known about the failure; raises `NothingSuspicious` where that is nothing."""
         task = self.task
         left_s = task.clock.left_s
         task.progress.event("localise", "tracing the failing tests", left_s=left_s)
-        evidence = gather(task, workspace, permission, baseline, runner)
+        evidence = gather(task, workspace, permission, baseline, runner, counts)
         if task.traces and not evidence.pasted:
             self.report.notes.append("no frame of the traceback is in a file of this repository")
         first, count = evidence.locations[0], len(evidence.locations)

@@ -10,6 +10,7 @@ from clover_patcher.check.runners import Runner
 from clover_patcher.errors import PatcherError
 from clover_patcher.locate.localise import localise
 from clover_patcher.locate.tracebacks import located
+from clover_patcher.propose.counts import RepositoryCounts
 from clover_patcher.repository.permission import Permission, all_frozen
 from clover_patcher.repository.workspace import Workspace
 from clover_patcher.task import Task
@@ -44,6 +45,8 @@ class Evidence:
     """Which files a patch may change."""
     read: Callable[[str], bytes]
     """Any Python file's bytes as of the snapshot; raises `OSError` where the check rewrote it."""
+    counts: RepositoryCounts | None
+    """Token counts of the snapshot, perhaps still being made."""
     deadline: float
     """When proposing must end (`time.monotonic`)."""
 
@@ -59,7 +62,12 @@ class Evidence:
 
 
 def gather(
-    task: Task, workspace: Workspace, permission: Permission, baseline: Outcome, runner: Runner
+    task: Task,
+    workspace: Workspace,
+    permission: Permission,
+    baseline: Outcome,
+    runner: Runner,
+    counts: RepositoryCounts | None = None,
 ) -> Evidence:
     """Traces the failing tests and ranks the lines that may be patched.
 
@@ -90,6 +98,7 @@ def gather(
         suggestions=tuple(runner.proposals()),
         permission=permission,
         read=workspace.read,
+        counts=counts,
         deadline=task.clock.end,
     )
 

@@ -1,8 +1,9 @@
-"""How promising a candidate is: a linear model over location, template and language model.
+"""How promising a candidate is: a linear model over location, template, model and token counts.
 
-The model only reorders the contents of one slot: what it says is taken relative to the slot's
-median content and within bounds, so that a line as a whole neither gains nor loses by having been
-scored, and a small model cannot bury a candidate. `bench/fix/rank.py` fits the weights.
+The model and the counts say how much likelier the line is with the edit than as it stands (log p
+of the one minus log p of the other, a *delta*). A broken line tends to be unlikely as it stands:
+so a delta speaks for a content and for its line at once, and is compared across lines as it is.
+`bench/fix/deltas.py` fits the weights.
 """
 
 from __future__ import annotations
@@ -10,9 +11,10 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from statistics import median
 
 _FLOOR = 1e-3
+BOUND = 8.0
+"""Nats beyond which a delta says no more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,15 +24,17 @@ class Weights:
     location: float = 2.5
     """× log of the line's suspiciousness."""
     prior: float = 1.0
-    """× log of the template's share, while the model has not scored the line."""
-    scored_prior: float = 1.0
-    """× the same once it has."""
-    centred: float = 0.2
-    """× how much likelier the content is than the slot's median content."""
+    """× log of the template's share."""
+    model: float = 0.27
+    """× the model's delta, as far as it is above `typical_model`."""
+    counts: float = 0.14
+    """× the counts' delta, as far as it is above `typical_counts`."""
+    typical_model: float = -4.0
+    """The median delta of valid candidates: one that was not scored yet is taken to have it."""
+    typical_counts: float = -4.0
 
 
 DEFAULT = Weights()
-BOUND = 4.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,33 +42,37 @@ class ModelScore:
     """What the model says about one content of a line."""
 
     logprob: float
-    centred: float
-    """Above the median of the slot's scored contents, at most `BOUND` nats from it."""
+    delta: float
+    """Above the log-probability of what stands there, within `BOUND`."""
 
 
-def prior_priority(location: float, log_prior: float, weights: Weights = DEFAULT) -> float:
-    """Priority without the model."""
-    return weights.location * math.log(max(location, _FLOOR)) + weights.prior * log_prior
-
-
-def scored_priority(
-    location: float, log_prior: float, score: ModelScore, weights: Weights = DEFAULT
+def priority(
+    location: float,
+    log_prior: float,
+    score: ModelScore | None = None,
+    counts: float | None = None,
+    weights: Weights = DEFAULT,
 ) -> float:
-    """Priority with the model's score of the line."""
-    return (
-        weights.location * math.log(max(location, _FLOOR))
-        + weights.scored_prior * log_prior
-        + weights.centred * score.centred
-    )
+    """The higher, the sooner a candidate is tried. `counts`: the delta of token counts."""
+    total = weights.location * math.log(max(location, _FLOOR)) + weights.prior * log_prior
+    if score is not None:
+        total += weights.model * (bounded(score.delta) - weights.typical_model)
+    if counts is not None:
+        total += weights.counts * (bounded(counts) - weights.typical_counts)
+    return total
+
+
+def bounded(delta: float) -> float:
+    return max(-BOUND, min(BOUND, delta))
 
 
 def model_scores(logprobs: Mapping[str, float], original: str) -> dict[str, ModelScore]:
-    """The features of each content of one slot; what stands there now is left out."""
-    others = {text: value for text, value in logprobs.items() if text != original}
-    if not others:
+    """The scores of a slot's contents; none as long as that of what stands there is not known."""
+    stands = logprobs.get(original)
+    if stands is None:
         return {}
-    middle = median(others.values())
     return {
-        text: ModelScore(value, max(-BOUND, min(BOUND, value - middle)))
-        for text, value in others.items()
+        text: ModelScore(value, bounded(value - stands))
+        for text, value in logprobs.items()
+        if text != original
     }

@@ -1,8 +1,9 @@
 """Where the candidates of a repair come from, best first.
 
 Templates enumerate edits of the suspicious lines; the model scores them line by line and adds
-its own fills, in a thread of its own so that candidates can be tried meanwhile. A candidate has
-its template's priority until the model has scored it.
+its own fills, in a thread of its own so that candidates can be tried meanwhile. Token counts of the
+repository weigh them too (`counts.py`). A candidate that the model has not scored yet is taken for
+a typical one.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from dataclasses import dataclass, field
 
 from clover_engine.api import CancelToken, Engine
 from clover_patcher.locate.evidence import Evidence
+from clover_patcher.propose.counts import RepositoryCounts
 from clover_patcher.propose.grammar import Grammar
 from clover_patcher.propose.metered import MeteredEngine
 from clover_patcher.propose.pool import CandidatePool
@@ -32,6 +34,8 @@ class Options:
     first_wait_s: float = 1.0
     """How long the first batch waits for the engine; later ones wait `wait_s`."""
     wait_s: float = 0.25
+    counts_wait_s: float = 1.5
+    """How long token counts are waited for; without them candidates are less well ranked."""
     answers_per_batch: int = 2
     hedge: int = 4
     """With an engine, every so many-th candidate ignores the model: a wrong model costs little."""
@@ -70,11 +74,12 @@ class Templates:
                 self._cancel,
                 unread=self._unread,
                 grammar=grammar,
+                counts=evidence.counts,
             )
             yield from self._source.batches(evidence.deadline)
 
     def learn(self, validation: Validation) -> None:
-        """Does nothing: the order of templates is fixed by location, prior and model."""
+        """Does nothing: the order of templates is fixed by location, prior, model and counts."""
 
 
 class CandidateSource:
@@ -95,10 +100,15 @@ class CandidateSource:
         *,
         unread: Callable[[str], bool] | None = None,
         grammar: Grammar | None = None,
+        counts: RepositoryCounts | None = None,
     ) -> None:
-        """`unread` says of which paths the engine must see nothing; `grammar` judges syntax."""
+        """`unread` says of which paths the engine must see nothing; `grammar` judges syntax.
+        `counts`: those of the snapshot; if they are not there yet, the first batch waits for
+        them a little."""
         self._options = options or Options()
-        self.pool = CandidatePool(files, locations, self._options.weights, grammar)
+        if counts is not None and not counts.wait(self._options.counts_wait_s):
+            counts = None
+        self.pool = CandidatePool(files, locations, self._options.weights, grammar, counts)
         self._cancel = cancel or CancelToken()
         if engine is not None and not isinstance(engine, MeteredEngine):
             engine = MeteredEngine(engine, self._cancel)
