@@ -109,7 +109,12 @@ def _add_search_arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="PATTERN",
-        help="tests that may be changed too, as in .gitignore from the repository's top",
+        help="frozen files that may be changed too, as in .gitignore from the repository's top",
+    )
+    parser.add_argument(
+        "--check-only",
+        action="store_true",
+        help="do not run the tests around the check, which a patch must not break",
     )
     parser.add_argument(
         "--include",
@@ -205,6 +210,7 @@ def _fix(args: argparse.Namespace, screen: Screen) -> FixResult:
         log=args.log,
         resume=args.resume,
         allow=tuple(args.allow),
+        check_only=args.check_only,
         unread=unread,
         include=tuple(args.include),
         network=args.network,

@@ -7,9 +7,12 @@ import json
 import os
 import re
 import sys
+from collections.abc import Iterator, Sequence
+from difflib import SequenceMatcher
 from typing import TYPE_CHECKING, Any, TextIO
 
 if TYPE_CHECKING:
+    from clover_patcher.edits import FileChange
     from clover_patcher.fix import FixResult
     from clover_patcher.types import Origin, Outcome
 
@@ -19,7 +22,7 @@ JSON_KEYS = (
     *("schema", "status", "exit_code", "error", "notes", "applied", "fix_id", "commit"),
     *("patch", "patch_base64", "root", "file", "line", "files", "candidates_tried"),
     *("candidates_passing", "rank", "seconds", "engine", "provenance", "explanation"),
-    *("suspects", "log", "failures", "next_steps"),
+    *("suspects", "log", "failures", "next_steps", "alternatives", "frozen"),
 )
 _SHOWN, _WIDTH = 5, 160
 
@@ -30,7 +33,7 @@ _HEADERS = (b"diff --git", b"--- ", b"+++ ")
 def as_json(result: FixResult) -> dict[str, Any]:
     """The run's JSON object."""
     from clover_engine.api import to_json
-    from clover_patcher.edits import sha256
+    from clover_patcher.edits import sha256, unified_diff
 
     text, encoded = patch_text(result.patch)
     why = result.explanation
@@ -67,6 +70,12 @@ def as_json(result: FixResult) -> dict[str, Any]:
         "log": str(result.log) if result.log else None,
         "failures": failures_as_json(result),
         "next_steps": next_steps(result),
+        "alternatives": [
+            {"path": other[0].path, "patch": unified_diff(other).decode("utf-8", "replace")}
+            for other in result.alternatives
+            if other
+        ],
+        "frozen": [{"path": path, "why": why} for path, why in result.frozen],
     }
 
 
@@ -75,7 +84,15 @@ def error_as_json(message: str, exit_code: int, seconds: float) -> dict[str, Any
     found: dict[str, Any] = dict.fromkeys(JSON_KEYS)
     found |= {"schema": SCHEMA, "status": "error", "exit_code": exit_code, "error": message}
     found |= {"candidates_tried": 0, "candidates_passing": 0, "seconds": round(seconds, 3)}
-    return found | {"applied": False, "notes": [], "files": [], "suspects": [], "failures": []}
+    return found | {
+        "applied": False,
+        "notes": [],
+        "files": [],
+        "suspects": [],
+        "alternatives": [],
+        "frozen": [],
+        "failures": [],
+    }
 
 
 def failures_as_json(said: FixResult | Outcome | None) -> list[dict[str, str]]:
@@ -160,6 +177,8 @@ def print_text(result: FixResult, *, diff: bool, explain: bool, colour: bool) ->
     if result.error:
         if result.status in ("none_found", "budget", "not_reproducible"):
             print_failures(result)
+        if alone := left_alone(result):
+            say(alone)
         if steps := next_steps(result):
             say(steps)
         say(f"{result.error} ({work})")
@@ -172,9 +191,46 @@ def print_text(result: FixResult, *, diff: bool, explain: bool, colour: bool) ->
 
 
 def print_reasons(result: FixResult) -> None:
-    """Why this place and why this patch, on standard error."""
-    for line in result.explanation.lines() if result.explanation else ():
+    """Why this place and why this patch, and what was left alone, on standard error."""
+    for line in reasons(result):
         print(line, file=sys.stderr)
+
+
+def reasons(result: FixResult) -> Iterator[str]:
+    """What `--explain` says, line by line."""
+    if result.explanation:
+        yield from result.explanation.lines()
+    if result.alternatives:
+        yield f"Other patches that pass the check ({result.passing - 1}), best first:"
+        for other in result.alternatives:
+            yield from _short_diff(other)
+    if result.frozen:
+        yield "Left alone (`--allow PATTERN` lets a patch change them):"
+        for path, why in result.frozen:
+            yield f"  {path}: {why}"
+
+
+def _short_diff(changed: Sequence[FileChange]) -> Iterator[str]:
+    """The lines that go and come, with the place."""
+    for change in changed:
+        old, new = (text.decode("utf-8", "replace") for text in (change.before, change.after))
+        pair = old.splitlines(), new.splitlines()
+        for group in SequenceMatcher(None, *pair, autojunk=False).get_opcodes():
+            tag, i1, i2, j1, j2 = group
+            if tag != "equal":
+                yield f"  {change.path}:{i1 + 1}"
+                yield from (f"    -{line}" for line in pair[0][i1:i2])
+                yield from (f"    +{line}" for line in pair[1][j1:j2])
+
+
+def left_alone(result: FixResult) -> str:
+    """Which frozen files took part in a failure that was not repaired; "" for none."""
+    named = [(path, why) for path, why in result.frozen if "by its name" not in why]
+    if not named:
+        return ""
+    shown = "; ".join(f"{path} ({why})" for path, why in named[:_SHOWN])
+    more = f"; and {len(named) - _SHOWN} more" if len(named) > _SHOWN else ""
+    return f"left alone: {shown}{more}; --allow {named[0][0]} lets a patch change it"
 
 
 _UNDO = "`clover-code undo` takes it back"

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
+from clover_patcher.edits import FileChange, changes
 from clover_patcher.errors import (
     BaselineError,
     BudgetExceeded,
@@ -13,13 +15,16 @@ from clover_patcher.errors import (
     PatcherError,
     TreeChanged,
 )
-from clover_patcher.locate.evidence import NothingSuspicious
+from clover_patcher.locate.evidence import Evidence, NothingSuspicious
 from clover_patcher.propose.metered import MeteredEngine
 from clover_patcher.propose.proposer import Proposer
+from clover_patcher.report.explain import explain
 from clover_patcher.report.runlog import RunLog
 from clover_patcher.request import FixResult, FixStatus
 from clover_patcher.task import Task
-from clover_patcher.types import EngineUse, Outcome
+from clover_patcher.types import Candidate, EngineUse, Outcome
+from clover_patcher.validate.choice import Passing, best_first
+from clover_patcher.validate.regressions import Regressions
 from clover_patcher.validate.search import Search
 
 ENDINGS: dict[type[PatcherError], FixStatus] = {
@@ -32,6 +37,10 @@ ENDINGS: dict[type[PatcherError], FixStatus] = {
 """Errors that are results of a run; all others are the caller's."""
 
 
+_ALTERNATIVES = 5
+"""So many other passing patches are shown."""
+
+
 class Report:
     """What a run has to tell so far; parts that it has not come to are None or empty."""
 
@@ -40,6 +49,8 @@ class Report:
         self.proposers: Sequence[Proposer] = ()
         self.log: RunLog | None = None
         self.search: Search | None = None
+        self.regressions: Regressions | None = None
+        self.evidence: Evidence | None = None
         self.baseline: Outcome | None = None
         self._task, self._engine = task, engine
 
@@ -49,6 +60,43 @@ class Report:
         path = self.log.path if self.log else None
         root = self._task.repository.root
         return frozenset() if path is None else frozenset({os.path.relpath(path, root)})
+
+    @property
+    def why_none(self) -> str:
+        """Why no candidate was taken, in one line."""
+        broken = self.regressions.broken if self.regressions else []
+        if not broken:
+            return "no candidate makes the check pass"
+        tests = f"{broken[0][0]}" + (f" and {len(broken[0]) - 1} more" if broken[0][1:] else "")
+        count = "a candidate" if len(broken) == 1 else f"{len(broken)} candidates"
+        return (
+            f"{count} made the check pass, and broke other tests ({tests}): refused; "
+            "--check-only looks at the check alone"
+        )
+
+    def about(
+        self, best: Passing, changed: tuple[FileChange, ...], evidence: Evidence
+    ) -> dict[str, Any]:
+        """The fields of a result that are about its patch."""
+        candidate, search = best.candidate, self.search
+        assert search is not None and self.regressions is not None
+        why = explain(
+            candidate, evidence.baseline, evidence.locations, search.tried, len(search.passing)
+        )
+        around = self.regressions.summary
+        return {
+            "changes": changed,
+            "path": candidate.path,
+            "line": candidate.line,
+            "rank": best.rank,
+            "origin": candidate.origin,
+            "explanation": replace(why, validation=f"{why.validation}; {around}"),
+            "alternatives": tuple(
+                changes_of(other.candidate, evidence)
+                for other in best_first(search.passing)
+                if other.candidate is not candidate
+            )[:_ALTERNATIVES],
+        }
 
     def result(self, status: FixStatus, exit_code: int, **more: Any) -> FixResult:
         """The run's result as of now; `more` are fields about the patch."""
@@ -65,6 +113,7 @@ class Report:
             notes=self._all_notes(),
             failures=self.baseline.failures if self.baseline else (),
             engine=self._engine.use if self._engine else EngineUse(detail="no engine"),
+            frozen=self._frozen(),
             **more,
         )
 
@@ -72,8 +121,23 @@ class Report:
         """The result that an error of `ENDINGS` stands for."""
         return self.result(ENDINGS[type(exc)], exc.exit_code, error=str(exc), **more)
 
+    def _frozen(self) -> tuple[tuple[str, str], ...]:
+        """Files that took part in the failure and were left alone, with the reason."""
+        if self.evidence is None:
+            return ()
+        frozen, involved = self.evidence.permission.frozen, self.evidence.involved
+        return tuple((path, frozen[path]) for path in sorted(frozen.keys() & involved))
+
     def _all_notes(self) -> tuple[str, ...]:
         parts = [self.notes, *(proposer.notes for proposer in self.proposers)]
+        if self.regressions:
+            parts.append(self.regressions.notes)
         if self.log:
             parts.append(self.log.notes)
         return tuple(note for part in parts for note in part)
+
+
+def changes_of(candidate: Candidate, evidence: Evidence) -> tuple[FileChange, ...]:
+    """What a candidate makes of the files that it edits."""
+    before = {path: evidence.read(path) for path in candidate.paths}
+    return tuple(changes(before, candidate.edits))

@@ -20,8 +20,8 @@ from clover_patcher.deliver.deliver import deliver
 from clover_patcher.deliver.journal import Journal
 from clover_patcher.deliver.message import Story
 from clover_patcher.deliver.recovery import settle
-from clover_patcher.edits import FileChange, changes
-from clover_patcher.ending import ENDINGS, Report
+from clover_patcher.edits import FileChange
+from clover_patcher.ending import ENDINGS, Report, changes_of
 from clover_patcher.errors import BudgetExceeded, TreeChanged, no_room
 from clover_patcher.locate.evidence import Evidence, gather
 from clover_patcher.progress import Progress
@@ -31,7 +31,7 @@ from clover_patcher.propose.proposer import Proposer
 from clover_patcher.propose.rewrite.rewriter import Rewriter
 from clover_patcher.propose.source import Templates
 from clover_patcher.propose.tools import ToolSuggestions
-from clover_patcher.report.explain import describe_failures, explain
+from clover_patcher.report.explain import describe_failures
 from clover_patcher.report.runlog import RunLog, run_key
 from clover_patcher.repository.locks import require_supported
 from clover_patcher.repository.permission import Permission
@@ -40,9 +40,10 @@ from clover_patcher.request import FixRequest, FixResult, FixStatus
 from clover_patcher.stopping import LinkedToken, stopped_by
 from clover_patcher.task import Task, stopped
 from clover_patcher.types import Outcome
+from clover_patcher.validate.acceptance import Acceptance
 from clover_patcher.validate.choice import Passing
-from clover_patcher.validate.confirm import Confirmation
 from clover_patcher.validate.lanes import Lanes, jobs_for
+from clover_patcher.validate.regressions import Regressions
 from clover_patcher.validate.search import Search
 from clover_patcher.validate.validator import Validator
 
@@ -141,20 +142,24 @@ class _Repair:
         self._require_engine(wait=False)
         report.log = self._open_log(workspace, baseline)
         evidence = self._gather(workspace, permission, baseline, runners[0], counts)
+        report.evidence = evidence
         self._require_engine()
         report.proposers = proposers_for(task.request, self.engine, self.cancel)
         report.search = search = Search(task, evidence, report.proposers, report.log)
         stack.callback(search.stop)
+        report.regressions = regressions = Regressions.around(task, workspace, lanes, stack)
+        first, own = runners[0], report.own_files
+        gates = Acceptance(task, workspace, lanes, first, regressions, own)
         with Validator(runners) as validator:
             while not (search.exhausted or task.clock.expired):
                 passing = search.round(validator)
                 task.require_going()
                 for best in passing:
-                    result = self._deliver(best, evidence, workspace, lanes, runners[0])
+                    result = self._deliver(best, evidence, gates, workspace)
                     if result is not None:
                         return result
         if search.exhausted:
-            return report.result("none_found", 1, error="no candidate makes the check pass")
+            return report.result("none_found", 1, error=report.why_none)
         raise BudgetExceeded(f"the budget of {task.clock.budget_s:g} s is spent")
 
     def _require_engine(self, *, wait: bool = True) -> None:
@@ -211,40 +216,22 @@ class _Repair:
         return evidence
 
     def _deliver(
-        self,
-        best: Passing,
-        evidence: Evidence,
-        workspace: Workspace,
-        lanes: Lanes,
-        first: Runner,
+        self, best: Passing, evidence: Evidence, gates: Acceptance, workspace: Workspace
     ) -> FixResult | None:
-        """Confirms a passing candidate and applies it; None where it is not confirmed."""
-        candidate = best.candidate
-        before = {path: evidence.read(path) for path in candidate.paths}
-        changed = tuple(changes(before, candidate.edits))
-        about = self._about(best, changed, evidence)
+        """Applies a passing candidate; None where it is refused."""
+        candidate, report = best.candidate, self.report
+        changed = changes_of(candidate, evidence)
         try:
-            if not self._confirmed(changed, workspace, lanes, first):
+            accepted = gates.accepts(candidate, changed)
+            about = report.about(best, changed, evidence)
+            if not accepted:
                 return None
+            if gates.note:
+                report.notes.append(gates.note)
             workspace.retire()
             return self._apply(workspace, changed, about)
         except TreeChanged as exc:
-            return self.report.failed(exc, **about)
-
-    def _confirmed(
-        self, changed: Sequence[FileChange], workspace: Workspace, lanes: Lanes, first: Runner
-    ) -> bool:
-        """Whether the whole check passes in a fresh copy, with what the user saves meanwhile."""
-        task = self.task
-        message = "running the whole check in a fresh copy"
-        task.progress.event("confirm", message, left_s=task.clock.left_s)
-        confirmation = Confirmation(workspace, lanes.runner, first, self.report.own_files)
-        if not confirmation.passes(changed):
-            return False
-        if task.writes and (file := confirmation.require_current(changed)):
-            note = f"{file} changed meanwhile: the check passes with that too"
-            self.report.notes.append(note)
-        return True
+            return report.failed(exc, **report.about(best, changed, evidence))
 
     def _apply(
         self, workspace: Workspace, changed: Sequence[FileChange], about: dict[str, Any]
@@ -267,24 +254,3 @@ class _Repair:
         self.report.notes += done.notes
         more = {"applied": True, "fix_id": done.id, "commit": done.commit}
         return self.report.result("fixed", done.exit_code, **about, **more)
-
-    def _about(
-        self, best: Passing, changed: tuple[FileChange, ...], evidence: Evidence
-    ) -> dict[str, Any]:
-        """The fields of a result that are about its patch."""
-        candidate, search = best.candidate, self.report.search
-        assert search is not None
-        return {
-            "changes": changed,
-            "path": candidate.path,
-            "line": candidate.line,
-            "rank": best.rank,
-            "origin": candidate.origin,
-            "explanation": explain(
-                candidate,
-                evidence.baseline,
-                evidence.locations,
-                search.tried,
-                len(search.passing),
-            ),
-        }

@@ -56,5 +56,10 @@ class Clock:
         return max(0.0, self.end - time.monotonic())
 
     @property
+    def budget_left_s(self) -> float:
+        """Of the whole budget, with what is kept for after the search."""
+        return max(0.0, self.started + self.budget_s - time.monotonic())
+
+    @property
     def expired(self) -> bool:
         return self.left_s == 0.0

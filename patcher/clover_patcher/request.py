@@ -53,6 +53,8 @@ class FixRequest:
     repaired by templates alone."""
     allow: tuple[str, ...] = ()
     """Patterns as in `.gitignore`, from the repository's top: tests that may be changed."""
+    check_only: bool = False
+    """Run no tests beside the check's own: a patch may break others."""
     include: tuple[str, ...] = ()
     """Paths that are copied whatever their size: ignored ones, and some beside the repository."""
     network: bool = False
@@ -129,6 +131,10 @@ class FixResult:
     """Who proposed the patch; the engine may have done no more than rank it, or nothing."""
     passing: int = 0
     """How many of the tried candidates passed the check."""
+    alternatives: tuple[tuple[FileChange, ...], ...] = ()
+    """Other patches that pass, the most probable first: at most a few."""
+    frozen: tuple[tuple[str, str], ...] = ()
+    """Files that took part in the failure and were left alone, with the reason in words."""
     failures: tuple[TestFailure, ...] = ()
     """What was reproduced: how the check fails without a patch."""
     check: str = ""

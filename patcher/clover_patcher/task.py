@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 
 from clover_engine.api import CancelToken
 from clover_patcher.check.command import Check
@@ -73,6 +74,11 @@ class Task:
     def check_words(self) -> tuple[str, ...]:
         """Words of the command that may name files which decide; a linter's name what it reads."""
         return () if self.check.kind == "lint" else self.check.words
+
+    @property
+    def folder(self) -> Path:
+        """The folder where the check runs, in the user's tree."""
+        return self.repository.root / self.cwd
 
     @property
     def writes(self) -> bool:

@@ -72,6 +72,23 @@ class TestCoverage:
 
 
 @dataclass(frozen=True, slots=True)
+class Program:
+    """A Python program that the check started, and how it ended."""
+
+    main: str
+    """Its script in the repository; "" for `-m` and for programs from elsewhere."""
+    failed: bool
+    kind: str = ""
+    """Exception type; "SystemExit" where it asked for a bad exit code."""
+    frames: tuple[Frame, ...] = ()
+    """The repository's frames of that exception, outermost first."""
+    loaded: frozenset[str] = frozenset()
+    """Files of the repository that it loaded."""
+    tests: frozenset[str] = frozenset()
+    """Those that hold tests which it collected."""
+
+
+@dataclass(frozen=True, slots=True)
 class Diagnostic:
     """What a linter, a type checker or an editor says about a line of a file."""
 

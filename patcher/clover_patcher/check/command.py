@@ -122,7 +122,7 @@ def _python_check(argv: tuple[str, ...], command: str, folder: Path) -> Check:
     flags, rest = argv[1:at], argv[at:]
     if rest[:2] == ("-m", "pytest"):
         return Check(argv, "pytest", command, argv[0], flags, rest[2:])
-    if rest[:2] == ("-m", "unittest"):
+    if rest[:2] in (("-m", "unittest"), ("-m", "doctest")):
         return Check(argv, "python", command, argv[0], flags, rest)
     if rest and not rest[0].startswith("-"):
         if not (folder / rest[0]).is_file():

@@ -31,6 +31,7 @@ from clover_patcher.types import (
     Frame,
     Origin,
     Outcome,
+    Program,
     Status,
     TestCoverage,
     TestFailure,
@@ -167,6 +168,10 @@ class LintRunner(Prepared):
 
     def trace(self) -> list[TestCoverage]:
         """Nothing: a linter does not run the program."""
+        return []
+
+    def programs(self) -> list[Program]:
+        """None: a linter does not run the program."""
         return []
 
     def confirm(self, first: LintRunner) -> Outcome:

@@ -19,8 +19,9 @@ from clover_patcher.check.command import Check
 from clover_patcher.check.editing import Editor, drop_bytecode
 from clover_patcher.check.fork.client import Job, Reply, ServerLost, ServerOptions
 from clover_patcher.check.prepared import Prepared, View
+from clover_patcher.check.programs import read_programs, started_script
 from clover_patcher.check.runs import CoverageLog, Tally, tail
-from clover_patcher.types import Candidate, Diagnostic, Edit, Outcome, TestCoverage
+from clover_patcher.types import Candidate, Diagnostic, Edit, Outcome, Program, TestCoverage
 
 _BASELINE_S = 10.0
 _SILENT_CHECK_S = 120.0
@@ -170,6 +171,23 @@ class ProgramRunner(Prepared):
             if not tally.add(reply, ""):
                 break
         return log.coverage(tally)
+
+    def passing(self, edits: Sequence[Edit] = ()) -> frozenset[str]:
+        """Names of all tests that pass with the edits, whatever else fails; restores the bytes.
+
+        Tests that hang are stepped over as in `baseline`.
+        """
+        self._restart() if self._server.loaded & {edit.path for edit in edits} else None
+        with self._editor.edited(edits):
+            return frozenset(self._run_whole(first=True).passed)
+
+    def programs(self) -> list[Program]:
+        """The Python programs that the check starts; of a command by one more run of it."""
+        if self.check.kind != "command":
+            return started_script(self.check, self._options.cwd, self._first or Outcome("error", 0))
+        log = self._tmp / "programs"
+        self._ask(Job(programs=str(log), wall=self._whole_limit(), printing=True))
+        return read_programs(log)
 
     @property
     def targets(self) -> tuple[Diagnostic, ...]:

@@ -10,7 +10,7 @@ from clover_patcher.check.command import Check
 from clover_patcher.check.lintrunner import LintRunner
 from clover_patcher.check.prepared import View
 from clover_patcher.check.runner import ProgramRunner
-from clover_patcher.types import Candidate, Diagnostic, Edit, Outcome, TestCoverage
+from clover_patcher.types import Candidate, Diagnostic, Edit, Outcome, Program, TestCoverage
 
 
 class Runner(Protocol):
@@ -62,6 +62,9 @@ class Runner(Protocol):
 
     def trace(self) -> list[TestCoverage]:
         """Lines that each test executes; empty where the check cannot be traced."""
+
+    def programs(self) -> list[Program]:
+        """The Python programs that the check starts, and how they ended."""
 
     def proposals(self) -> list[Candidate]:
         """The tool's own repairs, where it has any."""

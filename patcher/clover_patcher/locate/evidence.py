@@ -9,6 +9,7 @@ from clover_patcher.check.command import Check
 from clover_patcher.check.runners import Runner
 from clover_patcher.errors import PatcherError
 from clover_patcher.locate.localise import localise
+from clover_patcher.locate.observe import observe
 from clover_patcher.locate.tracebacks import located
 from clover_patcher.propose.counts import RepositoryCounts
 from clover_patcher.repository.permission import Permission, all_frozen
@@ -43,6 +44,8 @@ class Evidence:
     """Repairs that the checking tool itself offers."""
     permission: Permission
     """Which files a patch may change."""
+    involved: frozenset[str]
+    """Files that hold the tests, or that the failing tests ran, or that the check names."""
     read: Callable[[str], bytes]
     """Any Python file's bytes as of the snapshot; raises `OSError` where the check rewrote it."""
     counts: RepositoryCounts | None
@@ -78,8 +81,9 @@ def gather(
     pasted = tuple(located(task.traces, workspace.python_files, workspace.read))
     failed = replace(baseline, failures=(*pasted, *baseline.failures))
     coverage = tuple(runner.trace())
-    nodeids = [*(t.nodeid for t in failed.failures), *(t.nodeid for t in coverage)]
-    permission = permission.without_tests(nodeids)
+    seen = observe(task, workspace, baseline, coverage, runner)
+    freed = seen.freed if not seen.programs else seen.freed | permission.checks
+    permission = permission.settled(seen.oracle(permission.free | freed), freed)
     diagnostics = (*runner.targets, *request.diagnostics)
     locations = _suspects(
         workspace, permission, failed, coverage, diagnostics, request.only, bool(runner.targets)
@@ -97,6 +101,7 @@ def gather(
         sources={path: workspace.read(path) for path in {at.path for at in locations}},
         suggestions=tuple(runner.proposals()),
         permission=permission,
+        involved=seen.involved | permission.checks,
         read=workspace.read,
         counts=counts,
         deadline=task.clock.end,
@@ -129,11 +134,12 @@ def _suspects(
     usable = {path for path in {at.path for at in ranked} if workspace.intact(path)}
     locations = [at for at in ranked if at.path in usable]
     if not locations:
-        raise NothingSuspicious(_why(permission, (*only, *diagnostics)))
+        involved = executed | {f.path for t in failed.failures for f in t.frames}
+        raise NothingSuspicious(_why(permission, (*only, *diagnostics), frozenset(involved)))
     return locations
 
 
-def _why(permission: Permission, named: Sequence[Diagnostic]) -> str:
+def _why(permission: Permission, named: Sequence[Diagnostic], involved: frozenset[str]) -> str:
     for one in named:
         if not permission.allows(one.path):
             return permission.why_not(one.path)
@@ -142,4 +148,10 @@ def _why(permission: Permission, named: Sequence[Diagnostic]) -> str:
     if permission.paths:
         where = ", ".join(path or "." for path in permission.paths)
         return f"the failing check runs no line of {where}: name other files or none"
+    if frozen := [path for path in sorted(involved) if path in permission.frozen]:
+        more = f" and {len(frozen) - 1} more" if frozen[1:] else ""
+        return (
+            f"the failing check runs nothing but frozen files: {frozen[0]}{more} "
+            f"({permission.frozen[frozen[0]]}); --allow {frozen[0]} lets a patch change it"
+        )
     return "nothing says where the fault may be: name the file as PATH"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
 from clover_patcher.errors import UsageError
 from clover_patcher.repository.scope import below, matching, named_files
@@ -17,6 +17,7 @@ _TOP_TEST_FOLDERS = frozenset({"test", "testing"})
 _FROZEN_NAMES = frozenset(
     {"conftest.py", "noxfile.py", "setup.py", "sitecustomize.py", "usercustomize.py", "tests.py"}
 )
+_NAMED = "the check names it"
 _UNFREEZE = "frozen; --allow PATTERN lets a patch change them"
 
 
@@ -51,12 +52,12 @@ class Permission:
         frozen files that may be changed all the same. Raises `UsageError` where the paths leave
         nothing to patch, and as `matching` does.
         """
-        unfrozen = matching(python_files, allow)
+        unfrozen, everything = matching(python_files, allow), frozenset(python_files)
         chosen = [name for name in python_files if not paths or any(below(name, p) for p in paths)]
         frozen = {
-            name: "a test, or configuration of tests or CI, by its name"
+            name: "by its name it is a test, or configuration of tests or CI"
             for name in chosen
-            if name not in unfrozen and is_frozen(name)
+            if name not in unfrozen and is_frozen(name) and not _is_product(name, everything)
         }
         free = [name for name in chosen if name not in frozen]
         if not free:
@@ -65,7 +66,7 @@ class Permission:
             why = tests if chosen else "no Python file is there"
             raise UsageError(f"nothing to patch in {where}: {why}")
         checks = frozenset(named_files(check_words, cwd))
-        named = {name: "the check names it" for name in free if name in checks}
+        named = {name: _NAMED for name in free if name in checks}
         known = cls(frozenset(free), frozen, tuple(paths), unfrozen, checks)
         return known._freezing({n: why for n, why in named.items() if not known._kept(n)})
 
@@ -75,21 +76,22 @@ class Permission:
 
     def why_not(self, path: str) -> str:
         """Why a patch must leave the file alone, in a sentence without its full stop."""
+        if why := self.frozen.get(path):
+            return f"{path} may not be patched: {why}, so it is {_UNFREEZE}"
         return f"{path} may not be patched: it is not among the files named, or {_UNFREEZE}"
 
-    def without_tests(self, nodeids: Iterable[str]) -> Permission:
-        """Freezes the files of these pytest tests, whatever they are called; none where all are.
+    def settled(self, oracle: Mapping[str, str], freed: Set[str] = frozenset()) -> Permission:
+        """What is known once the check ran: files of the `oracle` are frozen, with the reason.
 
-        Doctests are about the file they stand in.
+        `freed` are files that the check names and that are the program nevertheless. Files that
+        the user named or freed stay free. Where nothing else could be patched, a file that is
+        test and program in one may be.
         """
-        places = {_test_file(nodeid) for nodeid in nodeids} - {""}
-        tests = {
-            name: "it holds tests of the check"
-            for name in self.free
-            if not self._kept(name)
-            and any(name == place or name.endswith(f"/{place}") for place in places)
-        }
-        return self._freezing(tests)
+        back = {n for n in freed if self.frozen.get(n) == _NAMED}
+        kept = {n: why for n, why in self.frozen.items() if n not in back}
+        known = replace(self, free=self.free | back, frozen=kept)
+        more = {n: why for n, why in oracle.items() if n in known.free and not known._kept(n)}
+        return known._freezing(more)
 
     def without_read_only(self, root: Path, paths: Iterable[str]) -> Permission:
         """Freezes those of `paths` that cannot be written in the user's tree.
@@ -128,16 +130,16 @@ def is_frozen(path: str) -> bool:
     )
 
 
+def _is_product(path: str, files: Set[str]) -> bool:
+    """Whether only the name `testing` of a package at the top speaks for tests."""
+    inside = path.partition("/")[2]
+    package = path.startswith("testing/") and "testing/__init__.py" in files
+    return package and not is_frozen(inside)
+
+
 def all_frozen(paths: Set[str]) -> bool:
     """Whether all files are frozen by their names."""
     return all(is_frozen(path) for path in paths)
-
-
-def _test_file(nodeid: str) -> str:
-    """The file of a test, "" for a doctest and for what is no test of a file."""
-    path, _, name = nodeid.partition("::")
-    doctest = PurePosixPath(path).stem in name.split("::")[0].split("[")[0].split(".")
-    return "" if doctest or not name else path
 
 
 def _is_read_only(file: Path) -> bool:

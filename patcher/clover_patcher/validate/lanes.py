@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 
 from clover_patcher.check.baseline import reproduce
+from clover_patcher.check.command import Check
 from clover_patcher.check.fidelity import Fidelity
 from clover_patcher.check.hopeless import why_hopeless
 from clover_patcher.check.prepared import View
+from clover_patcher.check.runner import ProgramRunner
 from clover_patcher.check.runners import Runner, start_runner
+from clover_patcher.errors import Cancelled
 from clover_patcher.repository.workspace import Workspace
 from clover_patcher.request import FixRequest
 from clover_patcher.task import Task
-from clover_patcher.types import Outcome
+from clover_patcher.types import Edit, Outcome
 
 _MAX_JOBS = 2
 
@@ -40,6 +44,28 @@ class Lanes:
         """What was brought into the copies, in words."""
         return self._fidelity.notes
 
+    def tests(self, check: Check, stack: ExitStack) -> TestsOf:
+        """The tests of another check, to be run in a copy of its own; `stack` closes it."""
+        return TestsOf(self, check, stack)
+
+    def program(self, check: Check, stack: ExitStack) -> ProgramRunner:
+        """A runner of another check in a fresh copy; raises as `Workspace.fresh` does."""
+        tree = self._workspace.fresh(frozenset())
+        tmp = self._workspace.scratch / tree.parent.name
+        tmp.mkdir(exist_ok=True)
+        runner = ProgramRunner(
+            check,
+            tree,
+            timeout_s=self._task.request.check_timeout_s,
+            tmp=tmp,
+            original_root=self._task.repository.root,
+            cwd=self._task.cwd,
+            view=self._fidelity.view,
+        )
+        stack.callback(runner.close)
+        self.running.append(runner)
+        return runner
+
     def _hopeless(self, outcome: Outcome, runner: Runner) -> str | None:
         return why_hopeless(self._task.check, outcome, self._workspace.files, runner)
 
@@ -63,6 +89,31 @@ class Lanes:
         stack.callback(runner.close)
         self.running.append(runner)
         return runner
+
+
+class TestsOf:
+    """The tests of a wider check, in a copy of the tree that is made at the first run."""
+
+    __test__ = False
+
+    def __init__(self, lanes: Lanes, check: Check, stack: ExitStack) -> None:
+        self._lanes, self._check, self._stack = lanes, check, stack
+        self._runner: ProgramRunner | None = None
+        self._stopped = False
+
+    def passing(self, edits: Sequence[Edit] = ()) -> frozenset[str]:
+        """Names of the tests that pass with the edits. Raises `Cancelled` once stopped."""
+        if self._stopped:
+            raise Cancelled("the time is up")
+        if self._runner is None:
+            self._runner = self._lanes.program(self._check, self._stack)
+        return self._runner.passing(edits)
+
+    def stop(self) -> None:
+        """From another thread: ends a run, for good."""
+        self._stopped = True
+        if self._runner is not None:
+            self._runner.stop()
 
 
 def jobs_for(request: FixRequest) -> int:

@@ -196,6 +196,11 @@ def _frames(found: list[Any]) -> list[Any]:
 def _run_command(config: dict[str, Any], job: dict[str, Any], stem: Any) -> None:
     for name in ("SIGPIPE", "SIGXFSZ"):
         signal.signal(getattr(signal, name), signal.SIG_DFL)
+    if job["programs"]:
+        os.environ["CLOVER_PROGRAMS"] = job["programs"]
+        os.environ["CLOVER_PROGRAMS_ROOT"] = config["worktree"]
+        path = [os.path.join(_HERE, "hook"), os.environ.get("PYTHONPATH", "")]
+        os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, path))
     try:
         os.execvp(config["argv"][0], config["argv"])
     except OSError as error:

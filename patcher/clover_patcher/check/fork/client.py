@@ -85,6 +85,8 @@ class Job:
     output: str = ""
     stdout: str = ""
     """Standard output goes to this file instead of `output`."""
+    programs: str = ""
+    """Where the Python programs of a command say how they ended; see `hook/sitecustomize.py`."""
 
 
 @dataclass(slots=True)
