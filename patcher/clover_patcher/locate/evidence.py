@@ -82,7 +82,7 @@ def gather(
     failed = replace(baseline, failures=(*pasted, *baseline.failures))
     coverage = tuple(runner.trace())
     seen = observe(task, workspace, baseline, coverage, runner)
-    freed = seen.freed if not seen.programs else seen.freed | permission.checks
+    freed = permission.named & (permission.named if seen.programs else seen.freed)
     permission = permission.settled(seen.oracle(permission.free | freed), freed)
     diagnostics = (*runner.targets, *request.diagnostics)
     locations = _suspects(

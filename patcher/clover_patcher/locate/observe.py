@@ -10,6 +10,7 @@ from typing import Any
 
 from clover_patcher.check.runners import Runner
 from clover_patcher.locate.oracle import Observed
+from clover_patcher.repository.permission import is_frozen
 from clover_patcher.repository.workspace import Workspace
 from clover_patcher.task import Task
 from clover_patcher.types import Outcome, TestCoverage
@@ -33,11 +34,14 @@ def observe(
 ) -> Observed:
     """Which files hold tests, which the failing tests ran, and what the check started."""
     programs = tuple(runner.programs())
-    names = [*(f.nodeid for f in outcome.failures), *(c.nodeid for c in coverage)]
+    ran = (covered.nodeid for covered in coverage if not covered.nodeid.startswith("import:"))
+    modules = "--doctest-modules" in task.check.words
     tests: set[str] = set()
     doctests: set[str] = set()
-    for name in dict.fromkeys(names):
-        path, is_doctest = _test_file(name.removeprefix("import:"), workspace.python_files)
+    for name in dict.fromkeys([*(failure.nodeid for failure in outcome.failures), *ran]):
+        path, is_doctest = _test_file(name, workspace.python_files)
+        if modules and path == name and not is_frozen(path):
+            is_doctest = True  # a module that cannot be imported
         if path:
             (doctests if is_doctest else tests).add(path)
     if task.check.arguments[:2] == ("-m", "doctest"):

@@ -70,6 +70,11 @@ class Permission:
         known = cls(frozenset(free), frozen, tuple(paths), unfrozen, checks)
         return known._freezing({n: why for n, why in named.items() if not known._kept(n)})
 
+    @property
+    def named(self) -> frozenset[str]:
+        """Files that are frozen for no other reason than that the check names them."""
+        return frozenset(path for path, why in self.frozen.items() if why == _NAMED)
+
     def allows(self, path: str) -> bool:
         """Whether a patch may change the file."""
         return path in self.free
@@ -87,7 +92,7 @@ class Permission:
         the user named or freed stay free. Where nothing else could be patched, a file that is
         test and program in one may be.
         """
-        back = {n for n in freed if self.frozen.get(n) == _NAMED}
+        back = self.named & freed
         kept = {n: why for n, why in self.frozen.items() if n not in back}
         known = replace(self, free=self.free | back, frozen=kept)
         more = {n: why for n, why in oracle.items() if n in known.free and not known._kept(n)}

@@ -19,9 +19,10 @@ from clover_patcher.types import Candidate, Edit, Validation
 PROGRAM = "def kind(value):\n    return 'text' if value else 'number'\n"
 WRONG, RIGHT = "return 'none'", "return 'none' if value is None else 'text' if value else 'number'"
 TESTS = {
-    "test_kind.py": "from prog import kind\n\n\ndef test_none():\n    assert kind(None) == 'none'\n\n\n"
-    "def test_number():\n    assert kind(0) == 'number'\n",
-    "other/test_more.py": "from prog import kind\n\n\ndef test_text():\n    assert kind('x') == 'text'\n"
+    "test_kind.py": "from prog import kind\n\n\ndef test_none():\n    assert kind(None) == 'none'\n"
+    "\n\ndef test_number():\n    assert kind(0) == 'number'\n",
+    "other/test_more.py": "from prog import kind\n\n\n"
+    "def test_text():\n    assert kind('x') == 'text'\n"
     "\n\ndef test_that_fails_anyway():\n    assert kind(1) == 'one'\n",
 }
 INI = {"pytest.ini": "[pytest]\npythonpath = .\n"}

@@ -91,7 +91,7 @@ def _watch(log: str, root: str) -> None:
                 if runner and has_tests(module):
                     tests.append(path)
         said = {
-            "main": relative(getattr(main, "__file__", None) or ""),
+            "main": relative(getattr(main, "__file__", None) or sys.argv[0]),
             "module": getattr(main, "__spec__", None) is not None,
             "loaded": loaded,
             "tests": tests,
