@@ -193,9 +193,8 @@ def grouped_layer(
 
 @compiled
 def grouped_head(
-    hidden: Array, rows: int, kind: int, codes: Array, scales: Array, width: int
-) -> Array:
-    """Logits [rows padded, width] of normalised rows [rows padded, hidden]; width: 8 · panels."""
-    out = np.zeros((hidden.shape[0], width), np.float32)
-    add_product(kind, codes, scales, quantised(hidden), rows, width, out, 0)
-    return out
+    x: Array, rows: int, kind: int, codes: Array, scales: Array, first: int, last: int, out: Array
+) -> None:
+    """Logits of the panels first..last-1 for x, the `quantised` rows: adds to out [rows padded,
+    8 · panels]."""
+    grouped_product(kind, codes, scales, x, rows, first, last, out, 0)

@@ -18,7 +18,7 @@ from clover_engine.checkpoint.blocks import GROUPED, PLAIN, values_of
 from clover_engine.checkpoint.ggufread import RawTensor
 from clover_engine.cpu.fused_layers import normed_rows
 from clover_engine.cpu.grouped_kernels import MOST_ROWS, PANEL
-from clover_engine.cpu.grouped_layers import SAME_ROWS, grouped_head, grouped_layer
+from clover_engine.cpu.grouped_layers import grouped_head, grouped_layer, quantised
 from clover_engine.cpu.grouped_pack import Grouped, can_pack, pack_grouped
 from clover_engine.cpu.kernels import Array
 from clover_engine.cpu.waves import Waves
@@ -28,6 +28,8 @@ from clover_engine.model.config import CloverConfig
 from clover_engine.model.rows import Layout
 
 WAVE_ROWS = 32
+MANY = 4 * MOST_ROWS
+"""Passes of so many rows are cut into pieces, which follow each other on several threads."""
 MOST_THREADS = 8
 HEAD_ROWS = 64
 """Rows whose logits are computed at once."""
@@ -90,7 +92,7 @@ class GroupedStep:
         n, t = ids.shape
         history = cache.length if cache is not None else 0
         tables = self._rotary_tables(history + t)
-        if n == 1 and t > SAME_ROWS and self._waves.threads > 1 and cache is not None and update:
+        if n == 1 and t >= MANY and self._waves.threads > 1 and cache is not None and update:
             x = self._in_waves(flat, cache, tables)
         else:
             x = self._embed(flat)
@@ -106,13 +108,21 @@ class GroupedStep:
     def head(self, hidden: Tensor) -> Tensor:
         """Logits [..., vocab] of hidden states [..., hidden]."""
         rows = hidden.reshape(-1, self.hidden).numpy()
-        out = np.empty((len(rows), self.vocab), np.float32)
         own = self._head
+        width = own.panels * PANEL
+        out = np.empty((len(rows), self.vocab), np.float32)
         for at in range(0, len(rows), HEAD_ROWS):
             part = rows[at : at + HEAD_ROWS]
-            logits = grouped_head(
-                _padded(part), len(part), own.kind, own.codes, own.scales, own.panels * PANEL
-            )
+            x = quantised(_padded(part))
+            logits = np.zeros((MOST_ROWS * len(x), width), np.float32)
+
+            def share(
+                index: int, count: int = len(part), x: Array = x, logits: Array = logits
+            ) -> None:
+                ends = [own.panels * i // self._waves.threads for i in (index, index + 1)]
+                grouped_head(x, count, own.kind, own.codes, own.scales, *ends, logits)
+
+            self._waves.share(share)
             out[at : at + len(part)] = logits[: len(part), : self.vocab]
         return torch.from_numpy(out).view(*hidden.shape[:-1], self.vocab)
 
@@ -121,9 +131,10 @@ class GroupedStep:
 
     def _in_waves(self, ids: Array, cache: Cache, tables: tuple[Array, Array]) -> Array:
         """Appends ids [rows] to `cache`, in pieces on several threads; x after all layers."""
-        starts = range(0, len(ids), WAVE_ROWS)
-        pieces = [self._embed(ids[at : at + WAVE_ROWS]) for at in starts]
-        sizes = [min(WAVE_ROWS, len(ids) - at) for at in starts]
+        most = min(WAVE_ROWS, -(-len(ids) // self._waves.threads // MOST_ROWS) * MOST_ROWS)
+        starts = range(0, len(ids), most)
+        pieces = [self._embed(ids[at : at + most]) for at in starts]
+        sizes = [min(most, len(ids) - at) for at in starts]
 
         def step(piece: int, layer: int) -> None:
             shape, memory = (1, sizes[piece]), cache.layers[layer]

@@ -40,14 +40,21 @@ class Waves:
                             return
                         turn.leave(piece)
 
+        self._on_threads(work, workers)
+        if turn.error is not None:
+            raise turn.error
+
+    def share(self, part: Callable[[int], None]) -> None:
+        """Calls part(0) … part(threads - 1) side by side; raises the exception of one."""
+        self._on_threads(part, self.threads)
+
+    def _on_threads(self, work: Callable[[int], None], workers: int) -> None:
         if self._pool is None and workers > 1:
             self._pool = ThreadPoolExecutor(self.threads - 1, thread_name_prefix="prefill")
         others = [self._pool.submit(work, i) for i in range(1, workers)] if self._pool else []
         work(0)
         for other in others:
             other.result()
-        if turn.error is not None:
-            raise turn.error
 
 
 class _Turns:

@@ -161,7 +161,7 @@ def test_a_damaged_file_is_refused(keep: int, tmp_path: Path) -> None:
 def test_without_the_package_the_command_that_helps_is_named(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    write_gguf(tmp_path / "m.gguf")
+    write_gguf(tmp_path / "m.gguf", Quant.Q5_1)
     monkeypatch.setitem(sys.modules, "gguf", None)
     with pytest.raises(CheckpointError, match="-m pip install gguf$"):
         dict(open_gguf(tmp_path / "m.gguf").tensors())

@@ -139,8 +139,12 @@ def test_packed_rows_differ_by_the_rounding_of_activations(
 
 
 @torch.inference_mode()
-def test_rows_are_the_same_to_the_bit_alone_and_together(packed: Clover) -> None:
-    """Passes of any number of rows, after a rolled back one as well."""
+@pytest.mark.parametrize("threads", [1, 2])
+def test_rows_are_the_same_to_the_bit_alone_and_together(
+    file: Path, packed: Clover, threads: int
+) -> None:
+    """Passes of any number of rows, after a rolled back one as well, on several threads too."""
+    packed = packed if threads == 1 else open_model(file, threads).model
     tokens = ids(SAME_ROWS + 40, 5)
     alone, together = Cache(packed.config), Cache(packed.config)
     packed(tokens[:, :40], cache=alone)
