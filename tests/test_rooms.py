@@ -57,6 +57,7 @@ ROOMS: dict[str, str] = {
     "engine.checkpoint": "engine.api engine.model",
     "engine.cpu": "engine.api engine.model engine.checkpoint",
     "engine.decode": "engine.api engine.model engine.text",
+    "engine.statistics": "engine.api engine.text engine.cpu",
     "engine.inprocess": (
         "engine.api engine.model engine.text engine.checkpoint engine.cpu engine.decode"
     ),
@@ -71,7 +72,7 @@ ROOMS: dict[str, str] = {
     "patcher.repository": "patcher.types",
     "patcher.check": "patcher.types patcher.repository patcher.check.fork",
     "patcher.check.fork": "patcher.types",
-    "patcher.locate": "patcher.types patcher.repository patcher.check",
+    "patcher.locate": "engine.statistics patcher.types patcher.repository patcher.check",
     "patcher.propose": "engine.api patcher.types patcher.locate",
     "patcher.propose.rules": "patcher.propose",
     "patcher.propose.rewrite": "engine.api patcher.types patcher.locate patcher.propose",
@@ -90,7 +91,8 @@ ROOMS: dict[str, str] = {
     "lsp.settings": "engine.api engine.choice engine.clients",
     "lsp.context": ("engine.api engine.privacy patcher.types patcher.repository"),
     "lsp.documents": "lsp.context",
-    "lsp.connection": "engine.api",
+    "lsp.isolated": "engine.api",
+    "lsp.connection": "engine.api lsp.isolated",
     "lsp.suggest": "engine.api lsp.context",
     "lsp.completion": (
         "engine.api lsp.status lsp.connection lsp.context lsp.documents lsp.settings lsp.suggest"
@@ -101,7 +103,7 @@ ROOMS: dict[str, str] = {
     ),
     "lsp.actions": (
         "engine.api engine.privacy patcher.types patcher.repository patcher.propose patcher.fix "
-        "lsp.connection "
+        "lsp.connection lsp.isolated "
         "lsp.context lsp.documents lsp.server"
     ),
     "lsp.features": (
@@ -141,7 +143,10 @@ CIRCLES: dict[frozenset[str], str] = {
 }  # fmt: skip
 """Modules that import each other, and why they still do."""
 
-COMPILED = ("torch.ops.", "types.", "panel_product", "_tile_", "rotated_heads", "attend", "_write_")
+COMPILED = (
+    "torch.ops.", "types.", "panel_product", "_tile_", "rotated_heads", "attend", "_write_",
+    "_panels_", "grouped_", "add_product", "refine",
+)  # fmt: skip
 """Compiled kernels, whose arguments are registers: they may have more than `MOST_ARGUMENTS`."""
 
 

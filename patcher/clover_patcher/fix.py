@@ -23,9 +23,9 @@ from clover_patcher.deliver.recovery import settle
 from clover_patcher.edits import FileChange
 from clover_patcher.ending import ENDINGS, Report, changes_of
 from clover_patcher.errors import BudgetExceeded, TreeChanged, no_room
+from clover_patcher.locate.counts import RepositoryCounts
 from clover_patcher.locate.evidence import Evidence, gather
 from clover_patcher.progress import Progress
-from clover_patcher.propose.counts import RepositoryCounts
 from clover_patcher.propose.metered import MeteredEngine
 from clover_patcher.propose.proposer import Proposer
 from clover_patcher.propose.rewrite.rewriter import Rewriter

@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 from clover_patcher.check.command import Check
 from clover_patcher.check.runners import Runner
 from clover_patcher.errors import PatcherError
+from clover_patcher.locate.counts import RepositoryCounts
 from clover_patcher.locate.localise import localise
 from clover_patcher.locate.observe import observe
 from clover_patcher.locate.tracebacks import located
-from clover_patcher.propose.counts import RepositoryCounts
 from clover_patcher.repository.permission import Permission, all_frozen
 from clover_patcher.repository.workspace import Workspace
 from clover_patcher.task import Task

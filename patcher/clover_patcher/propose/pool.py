@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import Literal
 
-from clover_patcher.propose.counts import RepositoryCounts
+from clover_patcher.locate.counts import RepositoryCounts
 from clover_patcher.propose.grammar import Grammar
 from clover_patcher.propose.names import Scopes
 from clover_patcher.propose.rank import BOUND, DEFAULT, ModelScore, Weights, priority

@@ -14,8 +14,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
 from clover_engine.api import CancelToken, Engine
+from clover_patcher.locate.counts import RepositoryCounts
 from clover_patcher.locate.evidence import Evidence
-from clover_patcher.propose.counts import RepositoryCounts
 from clover_patcher.propose.grammar import Grammar
 from clover_patcher.propose.metered import MeteredEngine
 from clover_patcher.propose.pool import CandidatePool

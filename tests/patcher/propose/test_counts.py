@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from clover_patcher.propose.counts import RepositoryCounts
+from clover_patcher.locate.counts import RepositoryCounts
 from clover_patcher.propose.source import CandidateSource
 from clover_patcher.types import Location
 
