@@ -72,7 +72,7 @@ ROOMS: dict[str, str] = {
     "patcher.repository": "patcher.types",
     "patcher.check": "patcher.types patcher.repository patcher.check.fork",
     "patcher.check.fork": "patcher.types",
-    "patcher.locate": "engine.statistics patcher.types patcher.repository patcher.check",
+    "patcher.locate": "engine.api engine.statistics patcher.types patcher.repository patcher.check",
     "patcher.propose": "engine.api patcher.types patcher.locate",
     "patcher.propose.rules": "patcher.propose",
     "patcher.propose.rewrite": "engine.api patcher.types patcher.locate patcher.propose",
