@@ -63,7 +63,7 @@ ROOMS: dict[str, str] = {
     ),
     "engine.worker": "engine.api engine.checkpoint engine.inprocess engine.testing",
     "engine.serving": "engine.api engine.model engine.checkpoint engine.capacity engine.decode",
-    "engine.choice": "engine.api engine.privacy engine.clients engine.worker",
+    "engine.choice": "engine.api engine.privacy engine.checkpoint engine.clients engine.worker",
     "engine.load": "engine.api engine.checkpoint engine.clients engine.inprocess engine.worker",
     # nobody imports training
     "engine.train": "engine.api engine.model engine.text engine.checkpoint",

@@ -190,6 +190,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _fix(args: argparse.Namespace, screen: Screen) -> FixResult:
+    from clover_engine.choice.pair import for_repairs
     from clover_engine.privacy.unquoting import unquoting
     from clover_patcher.fix import FixRequest, fix
     from clover_patcher.repository.git import Repository
@@ -216,9 +217,13 @@ def _fix(args: argparse.Namespace, screen: Screen) -> FixResult:
         network=args.network,
     )
     with opened(args) as engine:
-        if engine is not None:
-            engine = unquoting(engine, top, unread)
-        return fix(request, engine, screen)
+        if engine is None:
+            return fix(request, None, screen)
+        engine = for_repairs(engine)
+        try:
+            return fix(request, unquoting(engine, top, unread), screen)
+        finally:
+            engine.close()
 
 
 def _withheld(top: Path) -> Callable[[str], bool]:

@@ -63,6 +63,8 @@ class GenerateResult:
     thinking: str
     finish_reason: FinishReason
     stats: DecodeStats = field(default_factory=DecodeStats)
+    model: str = ""
+    """Which model answered; empty: unknown."""
 
 
 @dataclass(frozen=True, slots=True)

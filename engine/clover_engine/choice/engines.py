@@ -37,7 +37,14 @@ from clover_engine.errors import (
     RequestError,
     Unsupported,
 )
-from clover_engine.generation import Converses, GenerateRequest, GenerateResult, OnPiece
+from clover_engine.generation import (
+    DecisionRequest,
+    DecisionResult,
+    GenerateRequest,
+    GenerateResult,
+    OnPiece,
+    TextEngine,
+)
 
 log = logging.getLogger(__name__)
 
@@ -45,6 +52,7 @@ SERVER_SHARE = 0.6
 """Part of a deadline that a server gets where another engine can answer after it."""
 
 Request = InfillRequest | ScoreRequest | ClozeRequest
+Answered = TypeVar("Answered", GenerateResult, DecisionResult)
 Result = TypeVar("Result", InfillResult, ScoreResult, ClozeResult)
 
 
@@ -175,18 +183,23 @@ class _Routed:
         An answer takes long: keystrokes do not wait for it, except in the embedded model's worker,
         which does one thing at a time.
         """
-        last: EngineError = Unsupported(
-            "no engine converses: name a model server, or a coder model"
-        )
+        return self._conversing(lambda engine: engine.generate(request, cancel, on_piece))
+
+    def decide(self, request: DecisionRequest, cancel: CancelToken | None = None) -> DecisionResult:
+        """The same for decisions."""
+        return self._conversing(lambda engine: engine.decide(request, cancel))
+
+    def _conversing(self, ask: Callable[[TextEngine], Answered]) -> Answered:
+        last: EngineError = Unsupported("no engine converses: name a server or a coder model")
         for provider in [p for p in self._providers if p.is_due]:
             engine = provider.engine
-            if not isinstance(engine, Converses):
+            if not isinstance(engine, TextEngine):
                 continue
             try:
-                return engine.generate(request, cancel, on_piece)
-            except (RequestCancelled, Unsupported) as error:
-                if isinstance(error, RequestCancelled):
-                    raise
+                return ask(engine)
+            except RequestCancelled:
+                raise
+            except RequestError as error:
                 last = error
             except EngineError as error:
                 provider.failed(error)

@@ -153,6 +153,8 @@ class LocalEngine:
         check_generate(request)
         late = GenerateResult("", "", "deadline")
         result = self._call("generate", request, cancel, GenerateResult, late)
+        if (process := self._process) is not None:
+            result = replace(result, model=_model(process))
         if on_piece is not None and result.text:
             on_piece(Piece(result.text))
         return result

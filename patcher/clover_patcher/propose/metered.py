@@ -33,7 +33,7 @@ class _Result(Protocol):
 
 
 Result = TypeVar("Result", bound=_Result)
-Named = TypeVar("Named", ScoreResult, ClozeResult)
+Named = TypeVar("Named", ScoreResult, ClozeResult, GenerateResult)
 
 
 class MeteredEngine:
@@ -78,7 +78,9 @@ class MeteredEngine:
         engine = self._engine
         if not isinstance(engine, Converses):
             raise Unsupported("this engine only fills holes: ask another one")
-        return self._count(lambda: engine.generate(request, cancel or self._token, on_piece))
+        return self._named(
+            self._count(lambda: engine.generate(request, cancel or self._token, on_piece))
+        )
 
     def health(self) -> Health:
         return self._engine.health()

@@ -22,7 +22,7 @@ from clover_patcher.propose.rewrite.answers import read_answer
 from clover_patcher.propose.rewrite.edits import edits_between, text_of
 from clover_patcher.propose.rewrite.prompt import Shown, first_prompt, next_prompt, suspects
 from clover_patcher.propose.rewrite.splice import splice
-from clover_patcher.types import Candidate, Edit, Outcome, Validation
+from clover_patcher.types import Candidate, Edit, Origin, Outcome, Validation
 
 NAME = "rewrite"
 Conversation = list[tuple[str, str]]
@@ -83,6 +83,7 @@ class Rewriter:
         self._notes: list[str] = []
         self._content: dict[str, bytes] = {}
         """The bytes of the files that answers were applied to."""
+        self._model = ""
         self.tokens = 0
 
     @property
@@ -161,6 +162,7 @@ class Rewriter:
         )
         result = self._engine.generate(request, self._cancel)
         self.tokens += result.stats.tokens
+        self._model = result.model
         return result.text
 
     def _candidate(
@@ -191,7 +193,7 @@ class Rewriter:
         except UnicodeEncodeError as exc:
             attempt.refused = (f"the file's encoding has no {exc.object[exc.start]!r}",)
             return None
-        return _as_candidate(tuple(edits), before)
+        return _as_candidate(tuple(edits), before, self._model)
 
     def _others(
         self, named: set[str], evidence: Evidence, texts: Mapping[str, str]
@@ -225,8 +227,9 @@ def _failures(outcome: Outcome | None) -> float:
     return float("inf") if outcome is None else float(len(outcome.failures))
 
 
-def _as_candidate(edits: tuple[Edit, ...], files: Mapping[str, bytes]) -> Candidate:
+def _as_candidate(edits: tuple[Edit, ...], files: Mapping[str, bytes], model: str) -> Candidate:
     first = edits[0]
     line = files[first.path].count(b"\n", 0, first.start) + 1
     shown = next((e.new for e in edits if e.new.strip()), b"").decode("utf-8", "replace")
-    return Candidate(edits=edits, line=line, kind=NAME, text=shown, proposer=NAME)
+    origin = Origin("model", model)
+    return Candidate(edits, line, kind=NAME, text=shown, proposer=NAME, origin=origin)
