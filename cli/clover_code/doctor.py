@@ -222,9 +222,9 @@ def check_weights() -> Iterator[Check]:
     if folder.suffix == ".gguf":
         reason = gguf_missing(folder) or ""
         what, _, command = reason.partition("; run: ")
-        size = "" if reason else f"{folder} ({folder.stat().st_size / 1e6:.1f} MB)"
+        there = "" if reason else f"{folder} ({folder.stat().st_size / 1e6:.1f} MB)"
         fix = (command or "clover-code model list") if reason else ""
-        yield Check("weights", not reason, what or size, fix)
+        yield Check("weights", not reason, what or there, fix)
         return
     fix = "reinstall clover-code: its wheel ships the weights"
     if os.environ.get("CLOVER_CHECKPOINT"):

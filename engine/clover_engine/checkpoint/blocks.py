@@ -63,7 +63,8 @@ def _codes(kind: str, data: Array) -> Array:
     """Signed codes, int8 [rows, columns], of which `scales_of` gives the scales."""
     rows = data.shape[0]
     if kind == "Q8_0":
-        return data.reshape(rows, -1, 34)[..., 2:].view(np.int8).reshape(rows, -1)
+        eight: Array = data.reshape(rows, -1, 34)[..., 2:].view(np.int8)
+        return eight.reshape(rows, -1)
     if kind == "Q6_K":
         blocks = data.reshape(rows, -1, 210)
         low = blocks[..., :128].reshape(rows, -1, 2, 2, 32)
@@ -72,7 +73,8 @@ def _codes(kind: str, data: Array) -> Array:
         four = np.concatenate(parts, axis=3)
         shifts = np.array([0, 2, 4, 6], np.uint8)[:, None]
         codes = four | ((high >> shifts) & 3) << 4
-        return codes.reshape(rows, -1).astype(np.int8) - np.int8(32)
+        six: Array = codes.reshape(rows, -1).astype(np.int8) - np.int8(32)
+        return six
     if kind == "Q4_K":
         pairs = data.reshape(rows, -1, 144)[..., 16:].reshape(rows, -1, 4, 1, 32)
         both = np.concatenate([pairs & 15, pairs >> 4], axis=3)
@@ -84,7 +86,8 @@ def _codes(kind: str, data: Array) -> Array:
         bits = np.unpackbits(blocks[..., 2:6], axis=-1, bitorder="little")
         codes = codes | bits << 4
     zero = {"Q4_0": 8, "Q4_1": 0, "Q5_0": 16}[kind]
-    return codes.reshape(rows, -1).astype(np.int8) - np.int8(zero)
+    rest: Array = codes.reshape(rows, -1).astype(np.int8) - np.int8(zero)
+    return rest
 
 
 def values_of(tensor: RawTensor, rows: Array | None = None) -> Array:

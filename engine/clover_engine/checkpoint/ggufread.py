@@ -52,6 +52,12 @@ class GGUFContent:
 
     fields: Mapping[str, Any]
     tensors: Mapping[str, RawTensor]
+    mapping: mmap.mmap
+
+    def release(self) -> None:
+        """Lets the system take back the pages that were read; they come again when needed."""
+        if hasattr(mmap, "MADV_DONTNEED"):
+            self.mapping.madvise(mmap.MADV_DONTNEED)
 
 
 class _Cursor:
@@ -140,7 +146,7 @@ def _read(data: mmap.mmap) -> GGUFContent:
     tensors = {}
     for name, shape, number, offset in directory:
         tensors[name] = _tensor(data, name, shape, number, begin + offset)
-    return GGUFContent(fields, tensors)
+    return GGUFContent(fields, tensors, data)
 
 
 def _tensor(data: mmap.mmap, name: str, shape: tuple[int, ...], number: int, at: int) -> RawTensor:

@@ -1,9 +1,12 @@
-"""Whole layers of Qwen2's and Llama's shape over packed weights, one compiled call each.
+"""What stands between the products of a layer of Qwen2's and Llama's shape, compiled.
 
 Rows of activations are padded to a multiple of 4, as the products want them. A pass of up to
 `SAME_ROWS` clean rows computes each row exactly, to the bit, as a pass of that row alone would:
 products treat rows apart, and attention goes through the keys in their order in the cache. So a
 draft that is verified in one pass gives the text of decoding token by token.
+
+`grouped_step.py` calls these and `grouped_product` one after the other: LLVM would copy the
+products, which are large, into every function that calls them, and compile for a minute.
 """
 
 from __future__ import annotations
@@ -19,14 +22,11 @@ from clover_engine.cpu.fused_parts import (
     rms_norm,
     rotated_heads,
 )
-from clover_engine.cpu.grouped_kernels import grouped_product
 from clover_engine.cpu.kernels import Array, compiled, exponential
 
 SAME_ROWS = 64
 ZERO, ONE, LEVELS = np.float32(0.0), np.float32(1.0), np.float32(127.0)
 TINY, SIXTEEN = np.float32(1e-30), np.float32(16.0)
-Q, K, V, OUT, GATE, UP, DOWN = range(7)
-"""A layer's matrices, in the order of `Weights`."""
 Weights = tuple[Array, ...]
 
 
@@ -57,14 +57,6 @@ def quantised(x: Array) -> Array:
             numbers[tile, g, 32 + lane] = step
             numbers[tile, g, 36 + lane] = SIXTEEN * np.float32(both) * step
     return out
-
-
-@compiled
-def add_product(
-    kind: int, codes: Array, scales: Array, x: Array, rows: int, width: int, out: Array, column: int
-) -> None:
-    """out[:rows, column : column + width] += x @ all panels of a matrix; width: 8 · panels."""
-    grouped_product(kind, codes, scales, x, rows, 0, width // 8, out, column)
 
 
 @compiled
@@ -109,7 +101,7 @@ def _mixed(
     history: int, write: bool,
 ) -> Array:  # fmt: skip
     """Attention of all rows: q, k and v beside each other in proj → [rows padded, heads · D]."""
-    n, t, _, heads, kv_heads, dim, _ = shape
+    n, t, heads, kv_heads, dim = shape
     cos, sin = rotary
     nothing = np.empty(0, np.float32)
     scale = 1.0 / math.sqrt(dim)
@@ -153,48 +145,35 @@ def _mixed(
 
 
 @compiled
-def grouped_layer(
-    x: Array, shape: tuple[int, ...], eps: float, kinds: tuple[int, ...], codes: Weights,
-    scales: Weights, vectors: Weights, rotary: Weights, past_k: Array, past_v: Array, history: int,
-    write: bool,
-) -> None:  # fmt: skip
-    """A layer on x [rows padded to 4, hidden], in place.
-
-    shape: (n, t, hidden, heads, kv heads, head size, MLP's width), n · t rows. codes and scales are
-    the matrices' in the order Q, K, V, OUT, GATE, UP, DOWN; vectors: norm, q's, k's and v's bias
-    together (may be empty), norm. past_k, past_v [1 or n, kv heads, capacity, D] hold `history`
-    rows, and get the new ones if `write`.
-    """
-    n, t, hidden, heads, kv_heads, dim, wide = shape
-    norm, bias, norm_mid = vectors
-    rows, padded = n * t, x.shape[0]
-    normed = np.empty((padded, hidden), np.float32)
-    rms_norm(x, hidden, norm, eps, normed)
-    h = quantised(normed)
-    width = heads * dim
-    narrow = kv_heads * dim
-    proj = np.zeros((padded, width + 2 * narrow), np.float32)
-    for r in range(padded):
-        for c in range(bias.shape[0]):
-            proj[r, c] = bias[c]
-    add_product(kinds[0], codes[0], scales[0], h, rows, width, proj, 0)
-    add_product(kinds[1], codes[1], scales[1], h, rows, narrow, proj, width)
-    add_product(kinds[2], codes[2], scales[2], h, rows, narrow, proj, width + narrow)
-    mixed = quantised(_mixed(proj, shape, rotary, past_k, past_v, history, write))
-    add_product(kinds[3], codes[3], scales[3], mixed, rows, hidden, x, 0)
-    rms_norm(x, hidden, norm_mid, eps, normed)
-    h = quantised(normed)
-    both = np.zeros((padded, 2 * wide), np.float32)
-    add_product(kinds[4], codes[4], scales[4], h, rows, wide, both, 0)
-    add_product(kinds[5], codes[5], scales[5], h, rows, wide, both, wide)
-    act = quantised(gated_product(both, wide))
-    add_product(kinds[6], codes[6], scales[6], act, rows, hidden, x, 0)
+def normed(x: Array, norm: Array, eps: float) -> Array:
+    """`quantised` rows of x [rows padded, hidden], normalised."""
+    out = np.empty_like(x)
+    rms_norm(x, x.shape[1], norm, eps, out)
+    return quantised(out)
 
 
 @compiled
-def grouped_head(
-    x: Array, rows: int, kind: int, codes: Array, scales: Array, first: int, last: int, out: Array
-) -> None:
-    """Logits of the panels first..last-1 for x, the `quantised` rows: adds to out [rows padded,
-    8 · panels]."""
-    grouped_product(kind, codes, scales, x, rows, first, last, out, 0)
+def biased(rows: int, width: int, bias: Array) -> Array:
+    """[rows, width] that begin with `bias`, to which a product is added."""
+    out = np.zeros((rows, width), np.float32)
+    for r in range(rows):
+        for c in range(bias.shape[0]):
+            out[r, c] = bias[c]
+    return out
+
+
+@compiled
+def attended(
+    proj: Array, shape: tuple[int, ...], rotary: Weights, past_k: Array, past_v: Array,
+    history: int, write: bool,
+) -> Array:  # fmt: skip
+    """`quantised` results of attention. shape: (n, t, heads, kv heads, head size); proj has q, k
+    and v beside each other. past_k, past_v [1 or n, kv heads, capacity, D] hold `history` rows, and
+    get the new ones if `write`."""
+    return quantised(_mixed(proj, shape, rotary, past_k, past_v, history, write))
+
+
+@compiled
+def gated(both: Array) -> Array:
+    """`quantised` silu(left half) · right half."""
+    return quantised(gated_product(both, both.shape[1] // 2))

@@ -17,8 +17,8 @@ from torch import Tensor
 from clover_engine.checkpoint.blocks import GROUPED, PLAIN, values_of
 from clover_engine.checkpoint.ggufread import RawTensor
 from clover_engine.cpu.fused_layers import normed_rows
-from clover_engine.cpu.grouped_kernels import MOST_ROWS, PANEL
-from clover_engine.cpu.grouped_layers import grouped_head, grouped_layer, quantised
+from clover_engine.cpu.grouped_kernels import MOST_ROWS, PANEL, grouped_product
+from clover_engine.cpu.grouped_layers import attended, biased, gated, normed, quantised
 from clover_engine.cpu.grouped_pack import Grouped, can_pack, pack_grouped
 from clover_engine.cpu.kernels import Array
 from clover_engine.cpu.waves import Waves
@@ -79,6 +79,16 @@ class GroupedStep:
         """Of all packed weights."""
         return self._head.nbytes + sum(layer.nbytes for layer in self._layers)
 
+    def warm(self) -> None:
+        """Compiles, or loads, everything that a pass may need."""
+        cache = Cache(self._config)
+        with torch.inference_mode():
+            for rows in (1, 3):
+                ids = torch.zeros(1, rows, dtype=torch.long)
+                self.forward(ids, Layout(rows), cache, True)
+                cache.advanced(rows)
+            self.head(torch.zeros(1, self.hidden))
+
     def forward(self, ids: Tensor, layout: Layout, cache: Cache | None, update: bool) -> Tensor:
         """ids [N, rows] → final hidden states [N, rows, hidden], as `Clover.forward` has them.
 
@@ -119,8 +129,8 @@ class GroupedStep:
             def share(
                 index: int, count: int = len(part), x: Array = x, logits: Array = logits
             ) -> None:
-                ends = [own.panels * i // self._waves.threads for i in (index, index + 1)]
-                grouped_head(x, count, own.kind, own.codes, own.scales, *ends, logits)
+                first, last = (own.panels * i // self._waves.threads for i in (index, index + 1))
+                _add(own, x, count, logits, 0, (first, last))
 
             self._waves.share(share)
             out[at : at + len(part)] = logits[: len(part), : self.vocab]
@@ -138,6 +148,7 @@ class GroupedStep:
 
         def step(piece: int, layer: int) -> None:
             shape, memory = (1, sizes[piece]), cache.layers[layer]
+            assert isinstance(memory, KVLayer)
             self._layers[layer].run(pieces[piece], shape, memory, True, tables)
 
         self._waves.run(len(pieces), len(self._layers), step)
@@ -160,24 +171,19 @@ class _Layer:
         self, config: CloverConfig, index: int, tensors: Mapping[str, RawTensor], threads: int
     ) -> None:
         c = config
-        self._shape = (
-            c.hidden_size, c.num_attention_heads, c.num_key_value_heads, c.head_dim,
-            c.intermediate_size,
-        )  # fmt: skip
-        self._eps = c.rms_norm_eps
+        self._heads = (c.num_attention_heads, c.num_key_value_heads, c.head_dim)
+        self._wide, self._eps = c.intermediate_size, c.rms_norm_eps
         names = [f"blk.{index}.{name}" for name in _MATRICES]
-        matrices: list[Grouped] = [pack_grouped(tensors[f"{n}.weight"], threads) for n in names]
-        self.nbytes = sum(m.nbytes for m in matrices)
-        self._kinds = tuple(m.kind for m in matrices)
-        self._codes = tuple(m.codes for m in matrices)
-        self._scales = tuple(m.scales for m in matrices)
+        self._matrices = [pack_grouped(tensors[f"{n}.weight"], threads) for n in names]
         biases = [_vector(tensors[f"{n}.bias"]) for n in names[:3] if f"{n}.bias" in tensors]
-        self._vectors = (
-            _vector(tensors[f"blk.{index}.attn_norm.weight"]),
-            np.concatenate(biases) if biases else np.zeros(0, np.float32),
-            _vector(tensors[f"blk.{index}.ffn_norm.weight"]),
-        )
+        self._bias = np.concatenate(biases) if biases else np.zeros(0, np.float32)
+        self._norm = _vector(tensors[f"blk.{index}.attn_norm.weight"])
+        self._norm_mid = _vector(tensors[f"blk.{index}.ffn_norm.weight"])
         self._nothing = np.zeros((1, c.num_key_value_heads, 0, c.head_dim), np.float32)
+
+    @property
+    def nbytes(self) -> int:
+        return sum(matrix.nbytes for matrix in self._matrices)
 
     def run(
         self,
@@ -196,12 +202,34 @@ class _Layer:
             k, v = (part.numpy() for part in memory.room(like, t))
         elif memory is not None and memory.k is not None and memory.v is not None:
             k, v = memory.k.numpy(), memory.v.numpy()
-        grouped_layer(
-            x, (n, t, *self._shape), self._eps, self._kinds, self._codes, self._scales,
-            self._vectors, rotary, k, v, history, write,
-        )  # fmt: skip
+        q, key, value, out, gate, up, down = self._matrices
+        heads, kv_heads, dim = self._heads
+        rows, narrow = n * t, kv_heads * dim
+        h = normed(x, self._norm, self._eps)
+        proj = biased(len(x), heads * dim + 2 * narrow, self._bias)
+        _add(q, h, rows, proj)
+        _add(key, h, rows, proj, heads * dim)
+        _add(value, h, rows, proj, heads * dim + narrow)
+        mixed = attended(proj, (n, t, *self._heads), rotary, k, v, history, write)
+        _add(out, mixed, rows, x)
+        h = normed(x, self._norm_mid, self._eps)
+        both = np.zeros((len(x), 2 * self._wide), np.float32)
+        _add(gate, h, rows, both)
+        _add(up, h, rows, both, self._wide)
+        _add(down, gated(both), rows, x)
         if write and memory is not None:
             memory.length += t
+
+
+def _add(
+    matrix: Grouped, x: Array, rows: int, out: Array, column: int = 0,
+    panels: tuple[int, int] | None = None,
+) -> None:  # fmt: skip
+    """out[:rows, column:] += x @ matrix, or @ the panels first..last-1 of it."""
+    first, last = panels or (0, matrix.panels)
+    grouped_product(
+        matrix.kind, matrix.codes, matrix.scales, x, rows, first, last, out, column
+    )  # fmt: skip
 
 
 def _vector(tensor: RawTensor) -> Array:

@@ -26,16 +26,15 @@ class Pieces:
         found = ((tokenizer.piece(i), i) for i in range(tokenizer.vocab_size) if i not in banned)
         self._ordered = sorted((piece, i) for piece, i in found if piece)
         self._ids = {piece: i for piece, i in reversed(self._ordered)}
+        self._longest = 1 + max((len(piece) for piece in self._ids), default=0)
         self.piece = tokenizer.piece
 
     def agreeing(self, text: bytes) -> list[int]:
         """Tokens that begin with `text`, or that `text` begins with."""
         begin = bisect_left(self._ordered, (text, -1))
-        found = []
-        for piece, i in self._ordered[begin:]:
-            if not piece.startswith(text):
-                break
-            found.append(i)
+        # Bytes end at 255, so nothing that begins with `text` comes after this.
+        end = bisect_left(self._ordered, (text + b"\xff" * self._longest, -1), begin)
+        found = [i for _, i in self._ordered[begin:end]]
         shorter = (self._ids.get(text[:n]) for n in range(1, len(text)))
         return found + [i for i in shorter if i is not None]
 

@@ -64,7 +64,9 @@ def _packed(file: GGUFFile, config: CloverConfig, threads: int) -> Clover | None
     shapes = {name: tensor.shape for name, tensor in model.state_dict().items()}
     for _ in fitting(file.shapes(), file.path, config, shapes):
         pass  # raises for what lacks or does not fit
-    model.fused = GroupedStep(model, tensors, threads)
+    model.fused = step = GroupedStep(model, tensors, threads)
+    step.warm()
+    file.content.release()  # the weights have been packed
     model.model.norm.weight = nn.Parameter(torch.ones(config.hidden_size))  # says: on the CPU
     return model.eval().requires_grad_(False)
 
