@@ -18,7 +18,7 @@ MOST_PLACES = 2048
 
 
 @compiled
-def narrow(tokens: Array, order: Array, low: int, high: int, depth: int, token: int) -> Any:
+def narrow(tokens: Array, order: Array, low: Any, high: Any, depth: int, token: int) -> Any:
     """The part [low, high) of a range whose token `depth` before the position is `token`."""
     a, b = low, high
     while a < b:
@@ -90,10 +90,10 @@ def refine(
             step = places // MOST_PLACES + 1
             for place in range(0, places, step):
                 if scope == 0:
-                    at = np.int64(order[low + place]) + 1
+                    at: Any = np.int64(order[low + place]) + 1
                     if at >= len(tokens) or skip[0] <= at < skip[1]:
                         continue
-                    token = alias[tokens[at]]
+                    token: Any = alias[tokens[at]]
                 else:
                     if matches[1, place] < k:
                         continue

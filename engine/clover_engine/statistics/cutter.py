@@ -54,7 +54,8 @@ class Cutter:
         """Token ids of `text`; lone surrogates become ``?``."""
         if not text.isascii():
             text = text.encode("utf-8", "replace").decode("utf-8")
-        known, ids = self._known, []
+        known = self._known
+        ids: list[int] = []
         for word in self._words.findall(text):
             found = known.get(word)
             ids += self._remember(word) if found is None else found

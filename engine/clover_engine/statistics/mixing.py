@@ -45,12 +45,9 @@ class Mixer:
         self._before = [SEPARATOR] * ORDERS + list(before[-ORDERS:])
         self._file = np.array([*before, SEPARATOR, *after], np.uint16)
         grams = repository if repository is not None else Grams((), ())
-        self._repository = tuple(
-            np.asarray(part, kind)
-            for part, kind in (
-                (grams.tokens, np.uint16), (grams.order, np.uint32), (grams.starts, np.uint32)
-            )
-        )  # fmt: skip
+        self._tokens = np.asarray(grams.tokens, np.uint16)
+        self._order = np.asarray(grams.order, np.uint32)
+        self._starts = np.asarray(grams.starts, np.uint32)
         self._skip = np.array(skip, np.int64)
         self._alias = np.full(65536, -1, np.int32)
         self._alias[:vocabulary] = np.arange(vocabulary)
@@ -76,8 +73,9 @@ class Mixer:
     def refine(self, p: Array, context: Sequence[int]) -> None:
         """Refines one distribution float64 [vocab] in place."""
         refine(
-            p, np.array(context, np.int64), *self._repository, self._skip, self._file,
-            self._matches, self._alias, self._strengths, self._counts, self._touched, SEPARATOR,
+            p, np.array(context, np.int64), self._tokens, self._order, self._starts, self._skip,
+            self._file, self._matches, self._alias, self._strengths, self._counts, self._touched,
+            SEPARATOR,
         )  # fmt: skip
 
 
