@@ -90,7 +90,7 @@ def refine(
             step = places // MOST_PLACES + 1
             for place in range(0, places, step):
                 if scope == 0:
-                    at = np.int64(order[low + place]) + 1
+                    at = int(order[low + place]) + 1
                     if at >= len(tokens) or skip[0] <= at < skip[1]:
                         continue
                     token: Any = alias[tokens[at]]
