@@ -28,9 +28,10 @@ CLIENTS = {"clover_engine.clients.address"}
 PRIVATE = ("discreet", "ignore", "quotes", "secrets", "unquoting", "uris", "withheld")
 PRIVACY = {f"clover_engine.privacy.{n}" for n in PRIVATE}
 CHOICE = {f"clover_engine.choice.{n}" for n in ("engines", "wanted")}
+STATISTICS = {f"clover_engine.statistics.{n}" for n in ("cutter", "edits", "grams")}
 ALLOWED = {
     "clover_engine": {"clover_engine"},
-    "clover_patcher": {"clover_patcher", *ENGINE_CLIENT, *PRIVACY},
+    "clover_patcher": {"clover_patcher", *ENGINE_CLIENT, *PRIVACY, *STATISTICS},
     "clover_lsp": {"clover_lsp", "clover_patcher", *ENGINE_CLIENT, *PRIVACY, *CHOICE, *CLIENTS},
     "clover_code": {*ROOMS},
 }

@@ -104,8 +104,14 @@ def _withheld(place: Place) -> str:
     """Why no server may read the file, in words; "" if one may. Of standard input nothing is
     known."""
     from clover_engine.privacy.withheld import Withheld
+    from clover_engine.worker.local import install_command
 
-    return "" if place.path is None else Withheld().of_path(place.path)
+    if place.path is None:
+        return ""
+    try:
+        return Withheld().of_path(place.path)
+    except ModuleNotFoundError as error:  # what reads ignore files
+        raise UserError(f"{error.name} is not installed; run: {install_command()}") from error
 
 
 def describe(result: InfillResult, hole: Hole, seconds: float) -> dict[str, Any]:
