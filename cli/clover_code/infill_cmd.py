@@ -10,6 +10,7 @@ import typing
 from typing import TYPE_CHECKING, Any
 
 from clover_code.engine_option import ENGINES, ENVIRONMENT, add_engine_arguments, opened
+from clover_code.errors import UserError
 from clover_code.places import Hole, Place, cut, parse_place, read_text
 from clover_engine.api import InfillRequest, Mode, to_json
 from clover_engine.gate import is_shown
