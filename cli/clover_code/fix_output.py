@@ -25,6 +25,8 @@ JSON_KEYS = (
     *("suspects", "log", "failures", "next_steps", "alternatives", "frozen"),
 )
 _SHOWN, _WIDTH = 5, 160
+_SEARCHED = (1, 3, 124)
+"""Exit codes of runs that could be tried and had no patch."""
 
 _BOLD, _RED, _GREEN, _CYAN, _PLAIN = b"\x1b[1m", b"\x1b[31m", b"\x1b[32m", b"\x1b[36m", b"\x1b[m"
 _HEADERS = (b"diff --git", b"--- ", b"+++ ")
@@ -175,10 +177,10 @@ def print_text(result: FixResult, *, diff: bool, explain: bool, colour: bool) ->
         print_reasons(result)
     work = f"{result.candidates_tried} candidates tried in {result.seconds:.1f} s"
     if result.error:
-        if result.status in ("none_found", "budget", "not_reproducible"):
+        if result.exit_code in _SEARCHED:
             print_failures(result)
-        if alone := left_alone(result):
-            say(alone)
+            if alone := left_alone(result):
+                say(alone)
         if steps := next_steps(result):
             say(steps)
         say(f"{result.error} ({work})")

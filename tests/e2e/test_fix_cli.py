@@ -29,7 +29,7 @@ KEYS = {
     *("schema", "status", "exit_code", "error", "notes", "applied", "fix_id", "commit"),
     *("patch", "patch_base64", "root", "file", "line", "files", "candidates_tried"),
     *("candidates_passing", "rank", "seconds", "engine", "provenance", "explanation"),
-    *("suspects", "log"),
+    *("suspects", "log", "failures", "next_steps", "alternatives", "frozen"),
 }
 """The documented schema: a key may be added, none may go."""
 

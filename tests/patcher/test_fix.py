@@ -55,6 +55,7 @@ def script(monkeypatch: pytest.MonkeyPatch) -> Script:
 
         class Scripted:
             name = "scripted"
+            is_slow = False
             notes: Sequence[str] = ()
 
             def propose(self, evidence: Evidence) -> Iterator[list[Candidate]]:

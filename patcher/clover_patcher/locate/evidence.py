@@ -84,6 +84,12 @@ def gather(
     seen = observe(task, workspace, baseline, coverage, runner)
     freed = permission.named & (permission.named if seen.programs else seen.freed)
     permission = permission.settled(seen.oracle(permission.free | freed), freed)
+    crashes = tuple(
+        TestFailure("", program.kind, "", program.frames)
+        for program in seen.programs
+        if program.main in seen.freed and program.failed and program.frames
+    )
+    failed = replace(failed, failures=(*failed.failures, *crashes))
     diagnostics = (*runner.targets, *request.diagnostics)
     locations = _suspects(
         workspace, permission, failed, coverage, diagnostics, request.only, bool(runner.targets)

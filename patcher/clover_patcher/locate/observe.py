@@ -38,7 +38,8 @@ def observe(
     modules = "--doctest-modules" in task.check.words
     tests: set[str] = set()
     doctests: set[str] = set()
-    for name in dict.fromkeys([*(failure.nodeid for failure in outcome.failures), *ran]):
+    failed = () if task.check.kind == "lint" else (f.nodeid for f in outcome.failures)
+    for name in dict.fromkeys([*failed, *ran]):
         path, is_doctest = _test_file(name, workspace.python_files)
         if modules and path == name and not is_frozen(path):
             is_doctest = True  # a module that cannot be imported

@@ -29,7 +29,7 @@ where = ["{where}"]
 include = ["shop*"]
 """
 FILES = {
-    "shop/__init__.py": "from tests.patcher.prices import total\n",
+    "shop/__init__.py": "from .prices import total\n",
     "shop/prices.py": "def total(a, b):\n    return a - b\n",
     "shop/deep/__init__.py": "from shop.prices import total as again\n",
     "tests/test_shop.py": """\

@@ -320,6 +320,7 @@ def test_small_trees_are_copied_in_memory(
 
 
 def test_no_place_for_temporary_files(dirty: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    repository = Repository.open(dirty)
     monkeypatch.setattr("clover_patcher.repository.places.os.access", lambda *_: False)
-    with pytest.raises(UsageError, match="TMPDIR"), Workspace(Repository.open(dirty)):
+    with pytest.raises(UsageError, match="TMPDIR"), Workspace(repository):
         pass
