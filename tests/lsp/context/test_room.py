@@ -435,8 +435,7 @@ def test_a_cache_that_cannot_be_written(
     cache.write_text("a file where the folder should be")
     root = write(SHOP)
     room = open_room(root)
-    status = room.status()
-    assert status.state == "failed" and status.detail
+    assert eventually(lambda: room.status().state == "failed") and room.status().detail
     assert gather(room, root / "shop/cart.py", CART).place.prefix
 
 
