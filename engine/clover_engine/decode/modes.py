@@ -36,6 +36,10 @@ def decode(
     `trained`: the checkpoint's masked rows were trained to fill blocks, not only to draft or not
     at all. A checkpoint without a mask has drafts from look-ups only.
     """
+    if (reason := limits.interrupted()) is not None:
+        out = Generated()
+        out.reason = reason
+        return out
     config = model.config
     size = min(block_size or config.block_size, MAX_BLOCK)
     args = (model, start, limits)

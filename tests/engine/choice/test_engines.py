@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from clover_engine.api import CancelToken, InfillRequest, ScoreRequest
+from clover_engine.api import CancelToken, Infill, InfillRequest, InfillResult, ScoreRequest
 from clover_engine.choice.engines import Engines, choose_engines
 from clover_engine.choice.providers import Provider
 from clover_engine.choice.wanted import Wanted
@@ -144,7 +144,7 @@ class Held:
             if cancel is not None and cancel.cancelled:
                 self.calls.append(f"{request.prefix} stopped")
                 raise RequestCancelled("stopped")
-        return request.prefix
+        return InfillResult((Infill(request.prefix, 1.0, "eom"),))
 
     def health(self) -> Any:
         return FakeEngine().health()
@@ -169,7 +169,8 @@ def test_interactive_calls_interrupt_background_ones_which_are_made_again() -> N
     held.go.set()
     now.join(20)
     later.join(20)
-    assert found_now == ["now"] and found_later == ["later"]
+    texts = [found.choices[0].text for found in (*found_now, *found_later)]
+    assert texts == ["now", "later"]
     assert held.calls.count("later") == 2
 
 

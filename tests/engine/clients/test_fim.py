@@ -156,7 +156,8 @@ def test_what_fits(
     assert prefix.endswith(kept.prefix) and suffix.startswith(kept.suffix)
     rest = iter(snippets)
     assert all(snippet in rest for snippet in kept.snippets)  # some of them, in their order
-    if len(prefix) + len(suffix) + len(original or "") <= room:
+    taken = sum(len(s.text) + len(s.path) + 16 for s in kept.snippets)  # with their headings
+    if len(prefix) + len(suffix) + len(original or "") + taken <= room:
         assert kept.prefix == prefix and kept.suffix == suffix
 
 

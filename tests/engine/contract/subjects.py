@@ -68,7 +68,7 @@ def worker(folder: Path) -> Iterator[Subject]:
 
     with fresh() as engine, LocalEngine(command=command(infills=[LONG], step_s=STEP_S)) as slow:
         slow.health(start=True)
-        yield Subject(engine, fresh, slow)
+        yield Subject(engine, fresh, slow, has_template=False)
 
 
 @contextlib.contextmanager
@@ -76,7 +76,7 @@ def embedded(folder: Path) -> Iterator[Subject]:
     """The shipped model."""
     with LocalEngine(threads=1) as engine:
         engine.health(start=True)
-        yield Subject(engine, lambda: LocalEngine(threads=1), engine)
+        yield Subject(engine, lambda: LocalEngine(threads=1), engine, has_template=False)
 
 
 @contextlib.contextmanager

@@ -324,7 +324,7 @@ def test_dropped_engine_ends_its_worker() -> None:
 ORPHAN = """
 import json, os, sys, time
 from clover_engine.api import InfillRequest
-from clover_engine.local import LocalEngine
+from clover_engine.worker.local import LocalEngine
 engine = LocalEngine(command=json.loads(sys.argv[1]))
 print(engine.health(start=True).pid, flush=True)
 if sys.argv[2] == "fork" and os.fork() == 0:
