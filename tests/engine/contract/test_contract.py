@@ -289,8 +289,9 @@ def test_decisions(subject: Subject) -> None:
     try:
         decisions = engine.decide(asked).decisions
     except Unsupported as error:  # words of a model that does not follow instructions
-        fills_only = "only fills holes" in str(error) and not subject.has_template
-        assert fills_only or ("did not name an option" in str(error) and not subject.can_score)
+        if "only fills holes" in str(error) and not subject.has_template:
+            pytest.skip("does not decide")
+        assert "did not name an option" in str(error) and not subject.can_score
     else:
         assert [len(d.probabilities) for d in decisions] == [2, 3]
         for decision in decisions:
