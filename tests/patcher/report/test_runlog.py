@@ -123,11 +123,14 @@ def test_logs_without_a_name_are_kept_for_a_while(tmp_path: Path) -> None:
     folder = tmp_path / "runs"
     for number in range(KEPT + 3):
         folder.mkdir(exist_ok=True)
-        (folder / f"2020-{number:02}.jsonl").write_text(json.dumps({"event": "end"}) + "\n")
+        name = f"20200101-0000{number:02}-7.jsonl"
+        (folder / name).write_text(json.dumps({"event": "end"}) + "\n")
+    (folder / "2019-mine.jsonl").write_text("a user's own file\n")
     log = RunLog.open(None, folder, "key", resume=False)
     assert log.path is not None and log.path.parent == folder
-    assert len(list(folder.iterdir())) == KEPT
-    assert not (folder / "2020-00.jsonl").exists()
+    assert len(list(folder.iterdir())) == KEPT + 1
+    assert not (folder / "20200101-000000-7.jsonl").exists()
+    assert (folder / "2019-mine.jsonl").exists(), "only names of our own making are removed"
 
 
 def test_all_logs_of_the_folder_are_resumed(tmp_path: Path) -> None:
