@@ -277,7 +277,9 @@ def test_an_own_head_is_quantised_apart(lively: Lively, tmp_path: Path) -> None:
     save_model(model, tmp_path / "plain")
     command.quantize(tmp_path / "plain", tmp_path / "q", ROWS8)
     found, plain = logits(load_model(tmp_path / "q")), logits(model)
-    assert float((found - plain).norm() / plain.norm()) < 0.06  # random weights: 0.04 to 0.055
+    # 0.0515 for these weights on one processor, the same before and after the rooms were moved;
+    # other random weights gave 0.05 to 0.26, so this bound holds for this seed only.
+    assert float((found - plain).norm() / plain.norm()) < 0.06
 
 
 # ---- what can be wrong --------------------------------------------------------------------------
