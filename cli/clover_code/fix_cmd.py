@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import _thread
 import argparse
 import json
 import math
 import os
 import signal
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -18,6 +20,7 @@ from clover_code import fix_output as output
 from clover_code.engine_option import ENVIRONMENT, add_engine_arguments, opened
 from clover_code.errors import UserError
 from clover_code.fix_screen import Screen
+from clover_engine.api import CancelToken
 from clover_engine.errors import CheckpointError, EngineError, EngineUnavailable
 
 if TYPE_CHECKING:
@@ -45,6 +48,8 @@ the engine is a server elsewhere.
 
 _INTERNAL, _INTERRUPTED = 70, 130
 _STDOUT = Path("-")
+_PATIENCE_S = 2.0
+"""How long an interrupted run may take to end by itself."""
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -170,11 +175,13 @@ def run(args: argparse.Namespace) -> int:
     started = time.monotonic()
     screen = Screen(sys.stderr, ci=args.ci)
     try:
-        with _interruptible():
-            result = _fix(args, screen)
+        with _interruptible() as cancel:
+            result = _fix(args, screen, cancel)
     except (PatcherError, EngineError) as exc:
         screen.clear()
-        output.print_failures(getattr(exc, "outcome", None))
+        outcome = getattr(exc, "outcome", None)
+        if outcome and any(failure.nodeid for failure in outcome.failures):
+            output.print_failures(outcome)  # else the words below say all of it
         output.say(_words(exc))
         return _report_error(args, exc, _exit_code(exc), time.monotonic() - started)
     except Exception as exc:
@@ -189,7 +196,7 @@ def run(args: argparse.Namespace) -> int:
     return _report(args, result)
 
 
-def _fix(args: argparse.Namespace, screen: Screen) -> FixResult:
+def _fix(args: argparse.Namespace, screen: Screen, cancel: CancelToken) -> FixResult:
     from clover_engine.choice.pair import for_repairs
     from clover_engine.privacy.unquoting import unquoting
     from clover_patcher.fix import FixRequest, fix
@@ -218,10 +225,10 @@ def _fix(args: argparse.Namespace, screen: Screen) -> FixResult:
     )
     with opened(args) as engine:
         if engine is None:
-            return fix(request, None, screen)
+            return fix(request, None, screen, cancel)
         engine = for_repairs(engine)
         try:
-            return fix(request, unquoting(engine, top, unread), screen)
+            return fix(request, unquoting(engine, top, unread), screen, cancel)
         finally:
             engine.close()
 
@@ -261,18 +268,32 @@ def _pasted(name: str | None) -> str:
 
 
 @contextmanager
-def _interruptible() -> Iterator[None]:
-    """Makes termination signals unwind like Ctrl-C, so that the copies are removed."""
+def _interruptible() -> Iterator[CancelToken]:
+    """Ctrl-C and termination signals end the run in order, so that the copies are removed.
+
+    Where that takes long, and at a second signal, the program unwinds from wherever it is.
+    """
+    cancel = CancelToken()
 
     def stop(number: int, _: Any) -> None:
-        raise KeyboardInterrupt
+        if cancel.cancelled:
+            raise KeyboardInterrupt
+        cancel.cancel()
+        late = threading.Timer(_PATIENCE_S, _thread.interrupt_main, (number,))
+        late.daemon = True
+        late.start()
+        timers.append(late)
 
-    names = ("SIGTERM", "SIGHUP")  # Windows lacks the second
+    timers: list[threading.Timer] = []
+    names = ("SIGINT", "SIGTERM", "SIGHUP")  # Windows lacks the last
     wanted = [getattr(signal, name) for name in names if hasattr(signal, name)]
-    before = {number: signal.signal(number, stop) for number in wanted}
+    heard = [number for number in wanted if signal.getsignal(number) is not signal.SIG_IGN]
+    before = {number: signal.signal(number, stop) for number in heard}
     try:
-        yield
+        yield cancel
     finally:
+        for timer in timers:
+            timer.cancel()
         for number, handler in before.items():
             signal.signal(number, handler)
 

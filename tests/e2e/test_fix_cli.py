@@ -6,6 +6,7 @@ import json
 import os
 import pty
 import select
+import signal
 import subprocess
 import sys
 import time
@@ -210,7 +211,7 @@ def test_a_bad_budget(make_repo, budget: str) -> None:
 
 def test_an_interrupt_removes_everything(make_repo, temporary_root: Path) -> None:
     root = make_repo(HOPELESS)
-    for stop in ("terminate", "kill"):
+    for stop in (signal.SIGINT, signal.SIGTERM, signal.SIGKILL):
         process = subprocess.Popen(
             [*COMMAND, "--engine", "none", "--check", "python -m pytest -q"],
             cwd=root,
@@ -219,9 +220,10 @@ def test_an_interrupt_removes_everything(make_repo, temporary_root: Path) -> Non
         )
         while not list(temporary_root.glob("clover-fix-*/0/*/a.py")):
             select.select([], [], [], 0.02)
-        getattr(process, stop)()
+        process.send_signal(stop)
         process.communicate()
-        assert process.returncode == (130 if stop == "terminate" else -9)
-        assert bool(list(temporary_root.iterdir())) == (stop == "kill")
+        killed = stop == signal.SIGKILL
+        assert process.returncode == (-signal.SIGKILL if killed else 130)
+        assert bool(list(temporary_root.iterdir())) == killed
     assert run(root, "--budget", "3", "--check", "python -m pytest -q").returncode in (1, 124)
     assert make_repo.git(root, "worktree", "list").count("\n") == 1

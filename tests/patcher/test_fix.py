@@ -324,6 +324,7 @@ def propose(monkeypatch: pytest.MonkeyPatch, *wanted: dict[str, tuple[str, str]]
 
     class Fixed:
         name = "fixed"
+        is_slow = False
         notes: Sequence[str] = ()
 
         def propose(self, evidence: Evidence) -> Iterator[list[Candidate]]:

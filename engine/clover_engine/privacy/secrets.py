@@ -43,8 +43,10 @@ _BASE64 = re.compile(
 )
 _MIXED = re.compile(r"(?=.*[a-z])(?=.*[A-Z])(?=.*\d)")
 
-_URL = re.compile(r"://[^\s:/@'\"`<>]{0,80}:(?P<value>[^\s/'\"`<>]{3,200})@(?=[\w.\[{-])")
-_URL_TOKEN = re.compile(r"://(?P<value>[A-Za-z0-9_-]{20,200})@(?=[\w.\[-])")
+_URL = re.compile(r"://[^\s:/@'\"`<>]{0,80}:(?P<value>[^\s/'\"`<>]{3,200})@")
+_URL_TOKEN = re.compile(r"://(?P<value>[A-Za-z0-9_-]{20,200})@")
+_URL_CUT = re.compile(r"://[^\s:/@'\"`<>]{0,80}:(?P<value>[^\s/'\"`<>@]{8,200})(?=\s|\Z)")
+"""An address whose rest is not in this text."""
 _SCHEME = re.compile(
     r"(?:bearer|basic|digest|token)\s+(?:realm=)?(?P<value>[A-Za-z0-9._~+/-]{16,}=*)", re.I
 )
@@ -247,7 +249,8 @@ def _in_place(text: str, lower: str) -> Iterator[Span]:
         for at in _places(lower, word):
             if (match := pattern.match(text, at)) and not _WORDY.match(match["value"]):
                 yield match.span("value")
-    for word, pattern in (("://", _URL_TOKEN), ("bearer", _SCHEME), ("basic", _SCHEME)):
+    by_value = (("://", _URL_TOKEN), ("://", _URL_CUT), ("bearer", _SCHEME), ("basic", _SCHEME))
+    for word, pattern in by_value:
         for at in _places(lower, word):
             if (match := pattern.match(text, at)) and is_random(match["value"]):
                 yield match.span("value")

@@ -32,6 +32,7 @@ from clover_patcher.repository.places import PREFIX, folders, is_folder_name
 OWNER = "owner.json"
 _FORMAT = "clover-code copies 1"
 _REMOVERS = 2
+_AGAIN_S = (0.0, 0.05, 0.2, 0.5)
 _YOUNG_S = 60.0
 """A folder with nothing in it is left alone this long: its run may just be starting."""
 _MOST_BYTES = 1 << 16
@@ -151,15 +152,26 @@ def _is_old(info: os.stat_result) -> bool:
 
 
 def _remove(folder: Path) -> None:
-    """Removes all but `owner.json`, then that: a removal that is killed can be taken up again."""
+    """Removes all but `owner.json`, then that: a removal that is killed can be taken up again.
+
+    Programs of a check that were just killed may still write a file: what they leave is removed
+    once more.
+    """
+    for pause_s in _AGAIN_S:
+        time.sleep(pause_s)
+        _empty(folder)
+        if os.listdir(folder) == [OWNER]:
+            _remove_owner(folder)
+            return
+
+
+def _empty(folder: Path) -> None:
     remove_folders(folder)
     with os.scandir(folder) as entries:
         rest = [entry for entry in entries if not entry.is_dir(follow_symlinks=False)]
     for entry in rest:
         if entry.name != OWNER:
             os.unlink(entry)
-    if os.listdir(folder) == [OWNER]:
-        _remove_owner(folder)
 
 
 def _remove_owner(folder: Path) -> None:

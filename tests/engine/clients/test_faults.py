@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -25,6 +26,8 @@ from clover_engine.testing.server import FakeServer
 
 HOLE = InfillRequest("def add(a, b):\n    ", "\n")
 LIMITS = HttpLimits(idle_s=0.4, total_s=0.4, connect_s=1.0, max_event=2**20, max_answer=2**20)
+PATIENT = replace(LIMITS, idle_s=10.0, total_s=10.0)
+"""For what is to be answered: a handshake may take its time on a busy machine."""
 BOUND_S = 6.0
 """Each fault is over after `LIMITS` and the retries; this much is for a busy machine."""
 
@@ -216,20 +219,20 @@ def test_certificates(tmp_path: Path) -> None:
     cert, context = certificate(tmp_path, "models")
     other, _ = certificate(tmp_path, "other")
     with FakeServer(FakeModel(["sealed"]), tls=context) as server:
-        with SGLangEngine(server.url, ca_file=str(cert), limits=LIMITS) as engine:
+        with SGLangEngine(server.url, ca_file=str(cert), limits=PATIENT) as engine:
             assert engine.infill(HOLE).choices[0].text == "sealed"
         for ca_file in ("", str(other)):
             with (
-                SGLangEngine(server.url, ca_file=ca_file, limits=LIMITS) as engine,
+                SGLangEngine(server.url, ca_file=ca_file, limits=PATIENT) as engine,
                 pytest.raises(EngineUnavailable, match="certificate is not accepted .*CA file"),
             ):
                 engine.infill(HOLE)
         plain = server.url.replace("https", "http")
-        with SGLangEngine(plain, limits=LIMITS) as engine, pytest.raises(EngineError):
+        with SGLangEngine(plain, limits=PATIENT) as engine, pytest.raises(EngineError):
             engine.infill(HOLE)
     with (
         FakeServer() as bare,
-        SGLangEngine(bare.url.replace("http", "https"), limits=LIMITS) as engine,
+        SGLangEngine(bare.url.replace("http", "https"), limits=PATIENT) as engine,
         pytest.raises(EngineUnavailable, match=r"no TLS .*; check http or https"),
     ):
         engine.infill(HOLE)
