@@ -18,8 +18,10 @@ from clover_patcher.errors import (
 from clover_patcher.locate.evidence import Evidence, NothingSuspicious
 from clover_patcher.propose.metered import MeteredEngine
 from clover_patcher.propose.proposer import Proposer
+from clover_patcher.propose.rewrite.rewriter import Rewriter
 from clover_patcher.report.explain import explain
 from clover_patcher.report.runlog import RunLog
+from clover_patcher.repository.treecopy import is_other_source
 from clover_patcher.request import FixResult, FixStatus
 from clover_patcher.task import Task
 from clover_patcher.types import Candidate, EngineUse, Outcome
@@ -67,6 +69,11 @@ class Report:
     def why_none(self) -> str:
         """Why no candidate was taken, in one line."""
         broken = self.regressions.broken if self.regressions else []
+        if not broken and self._needs_a_model:
+            return (
+                "templates repair Python only: a model that writes code can try other languages "
+                "(clover-code model get coder-1.5b, then model use coder-1.5b; or a server)"
+            )
         if not broken:
             return "no candidate makes the check pass"
         tests = f"{broken[0][0]}" + (f" and {len(broken[0]) - 1} more" if broken[0][1:] else "")
@@ -74,6 +81,16 @@ class Report:
         return (
             f"{count} made the check pass, and broke other tests ({tests}): refused; "
             "--check-only looks at the check alone"
+        )
+
+    @property
+    def _needs_a_model(self) -> bool:
+        """Whether nobody could propose anything for the suspected files."""
+        suspected = self.evidence.suspected if self.evidence else frozenset()
+        if not suspected or not all(map(is_other_source, suspected)):
+            return False
+        return not any(
+            isinstance(proposer, Rewriter) and proposer.answered for proposer in self.proposers
         )
 
     def about(

@@ -134,7 +134,12 @@ class _Repair:
     def _repair(self, workspace: Workspace, lanes: Lanes, stack: ExitStack) -> FixResult:
         task, report = self.task, self.report
         permission = Permission.of(
-            workspace.python_files, task.paths, task.check_words, task.cwd, task.request.allow
+            workspace.python_files,
+            task.paths,
+            task.check_words,
+            task.cwd,
+            task.request.allow,
+            workspace.other_sources,
         )
         counts = RepositoryCounts(workspace.python_files, workspace.read, task.request.unread)
         stack.callback(counts.stop)

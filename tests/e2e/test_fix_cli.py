@@ -212,12 +212,18 @@ def test_a_bad_budget(make_repo, budget: str) -> None:
 def test_an_interrupt_removes_everything(make_repo, temporary_root: Path) -> None:
     root = make_repo(HOPELESS)
     for stop in (signal.SIGINT, signal.SIGTERM, signal.SIGKILL):
-        process = subprocess.Popen(
-            [*COMMAND, "--engine", "none", "--check", "python -m pytest -q"],
-            cwd=root,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-        )
+        before = signal.signal(
+            signal.SIGINT, signal.default_int_handler
+        )  # a background job has none
+        try:
+            process = subprocess.Popen(
+                [*COMMAND, "--engine", "none", "--check", "python -m pytest -q"],
+                cwd=root,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+            )
+        finally:
+            signal.signal(signal.SIGINT, before)
         while not list(temporary_root.glob("clover-fix-*/0/*/a.py")):
             select.select([], [], [], 0.02)
         process.send_signal(stop)

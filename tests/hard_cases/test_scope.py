@@ -93,7 +93,7 @@ def test_the_program_comes_first_even_then(make_repo, repairs: Repairs) -> None:
 
 @case(40)
 @pytest.mark.parametrize(
-    "pattern,words", [("no/such/", "matches no Python file"), ("!", "not a pattern|matches no")]
+    "pattern,words", [("no/such/", "matches no source file"), ("!", "not a pattern|matches no")]
 )
 def test_a_pattern_without_a_file_is_refused(
     make_repo, repairs: Repairs, pattern: str, words: str
@@ -118,7 +118,7 @@ OTHERS = {
 def test_settings_are_no_place_for_a_patch(make_repo, repairs: Repairs) -> None:
     root = make_repo({**BROKEN, **OTHERS})
     for name in OTHERS:
-        with pytest.raises(UsageError, match="only Python files are patched"):
+        with pytest.raises(UsageError, match="only source code is patched"):
             repairs.unchanged(root, paths=(name,))
     repairs.fixed(root, {"program.py": FIXED})
 

@@ -10,9 +10,11 @@ from clover_patcher.check.runners import Runner
 from clover_patcher.errors import PatcherError
 from clover_patcher.locate.counts import RepositoryCounts
 from clover_patcher.locate.localise import localise
+from clover_patcher.locate.mentions import mentions
 from clover_patcher.locate.observe import observe
 from clover_patcher.locate.tracebacks import located
 from clover_patcher.repository.permission import Permission, all_frozen
+from clover_patcher.repository.treecopy import is_other_source
 from clover_patcher.repository.workspace import Workspace
 from clover_patcher.task import Task
 from clover_patcher.types import Candidate, Diagnostic, Location, Outcome, TestCoverage, TestFailure
@@ -90,6 +92,10 @@ def gather(
         if program.main in seen.freed and program.failed and program.frames
     )
     failed = replace(failed, failures=(*failed.failures, *crashes))
+    others = [path for path in permission.free if is_other_source(path)]
+    scripts = permission.checks.intersection(workspace.other_sources)
+    spoken_of = mentions(baseline.output, others, sorted(scripts), workspace.read)
+    failed = replace(failed, failures=(*failed.failures, *spoken_of))
     diagnostics = (*runner.targets, *request.diagnostics)
     locations = _suspects(
         workspace, permission, failed, coverage, diagnostics, request.only, bool(runner.targets)

@@ -10,9 +10,12 @@ from __future__ import annotations
 import ast
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from math import sqrt
 
+from clover_patcher.locate.functions import functions, language_of
+from clover_patcher.repository.treecopy import is_other_source
 from clover_patcher.types import Diagnostic, Frame, Location, Outcome, TestCoverage, TestFailure
 
 _DIAGNOSED = 2.0
@@ -153,6 +156,8 @@ def _shape(read: Callable[[str], bytes] | None, path: str) -> _Shape:
     shape = _Shape({}, {})
     if read is None:
         return shape
+    if is_other_source(path):
+        return _other_shape(read, path)
     try:
         tree = ast.parse(read(path))
     except (OSError, SyntaxError, ValueError, RecursionError):
@@ -166,6 +171,21 @@ def _shape(read: Callable[[str], bytes] | None, path: str) -> _Shape:
             if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
                 prior = _DOCSTRING
             shape.prior[node.lineno] = max(prior, shape.prior.get(node.lineno, 0.0))
+    return shape
+
+
+def _other_shape(read: Callable[[str], bytes], path: str) -> _Shape:
+    """Lines of the functions of a file in another language, by its grammar."""
+    shape = _Shape({}, {})
+    with suppress(OSError):
+        code = read(path)
+        for found in functions(language_of(path) or "", code) if language_of(path) else ():
+            if not found.is_class:
+                first = code.count(b"\n", 0, found.start) + 1
+                last = code.count(b"\n", 0, found.end) + 1
+                lines = range(first, last + 1)
+                shape.function.update(dict.fromkeys(lines, f"{found.name}:{first}"))
+                shape.prior.setdefault(first, _DEFAULT)
     return shape
 
 

@@ -21,6 +21,8 @@ from clover_patcher.propose.metered import MeteredEngine
 from clover_patcher.propose.pool import CandidatePool
 from clover_patcher.propose.questions import AskOptions, Questions
 from clover_patcher.propose.rank import DEFAULT, Weights
+from clover_patcher.repository.treecopy import is_other_source
+from clover_patcher.stopping import LinkedToken
 from clover_patcher.types import Candidate, EngineUse, Location, Validation
 
 _LINES_AHEAD = 12
@@ -57,7 +59,8 @@ class Templates:
         unread: Callable[[str], bool] | None = None,
     ) -> None:
         """The arguments are those of `CandidateSource`."""
-        self._engine, self._cancel, self._unread = engine, cancel, unread
+        self._engine, self._unread = engine, unread
+        self._cancel = LinkedToken(cancel)  # its end is not that of others
         self._source: CandidateSource | None = None
 
     @property
@@ -70,7 +73,7 @@ class Templates:
         with Grammar(evidence.check.interpreter) as grammar:
             self._source = CandidateSource(
                 evidence.sources,
-                evidence.locations,
+                [at for at in evidence.locations if not is_other_source(at.path)],
                 self._engine,
                 self._cancel,
                 unread=self._unread,

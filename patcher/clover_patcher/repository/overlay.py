@@ -9,7 +9,7 @@ from pathlib import Path, PurePosixPath
 
 from clover_patcher.edits import sha256
 from clover_patcher.errors import UsageError
-from clover_patcher.repository.treecopy import Stamp, is_python
+from clover_patcher.repository.treecopy import Stamp, is_other_source, is_python
 
 
 def require_overlay(root: Path, overlay: Mapping[str, bytes]) -> None:
@@ -30,7 +30,7 @@ def require_overlay(root: Path, overlay: Mapping[str, bytes]) -> None:
 
 
 def write_overlay(tree: Path, overlay: Mapping[str, bytes]) -> dict[str, Stamp]:
-    """Puts the buffers into a copy of the tree; stamps of those that are Python files.
+    """Puts the buffers into a copy of the tree; stamps of those that are source files.
 
     Modes survive. Call `require_overlay` for the original first: a copy has the same links.
     """
@@ -41,7 +41,7 @@ def write_overlay(tree: Path, overlay: Mapping[str, bytes]) -> dict[str, Stamp]:
         if target.exists():
             target.chmod(stat.S_IMODE(target.stat().st_mode) | stat.S_IWUSR)
         target.write_bytes(data)
-        if is_python(path, data[:100]):
+        if is_python(path, data[:100]) or is_other_source(path):
             info = os.lstat(target)
             stamps[path] = Stamp(info.st_size, info.st_mtime_ns, info.st_ino, sha256(data))
     return stamps

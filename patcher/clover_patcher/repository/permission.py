@@ -6,24 +6,31 @@ that the check names), and files of CI and of tools. Everything else asks a `Per
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from clover_patcher.errors import UsageError
 from clover_patcher.repository.scope import below, matching, named_files
+from clover_patcher.repository.treecopy import is_other_source
 
 _TOP_TEST_FOLDERS = frozenset({"test", "testing"})
 _FROZEN_NAMES = frozenset(
     {"conftest.py", "noxfile.py", "setup.py", "sitecustomize.py", "usercustomize.py", "tests.py"}
 )
+_OTHER_TESTS = re.compile(
+    r"(?:^|/)(?:__tests__|spec|specs|test|e2e)/|(?:[._-](?:test|tests|spec|cy)|Tests?|IT)\.\w+$"
+    r"|(?:^|/)tests?\.\w+$|\.config\.\w+$|(?:^|/)(?:build\.rs|Gruntfile\.js|Gulpfile\.js)$"
+)
+"""Tests, and configuration of tools, in languages other than Python."""
 _NAMED = "the check names it"
 _UNFREEZE = "frozen; --allow PATTERN lets a patch change them"
 
 
 @dataclass(frozen=True, slots=True)
 class Permission:
-    """The Python files that a patch may change, and why it must leave others alone."""
+    """The source files that a patch may change, and why it must leave others alone."""
 
     free: frozenset[str]
     frozen: Mapping[str, str] = field(default_factory=dict)
@@ -38,32 +45,35 @@ class Permission:
     @classmethod
     def of(
         cls,
-        python_files: Sequence[str],
+        files: Sequence[str],
         paths: Sequence[str] = (),
         check_words: Sequence[str] = (),
         cwd: str = "",
         allow: Sequence[str] = (),
+        others: Sequence[str] = (),
     ) -> Permission:
         """What is known before the check ran.
 
         Free are Python files at or below `paths` (all where there are none) that are not frozen
-        by their names. Files that the check command, run in `cwd`, names are tests too, unless a
-        path names them explicitly or nothing else could be patched. `allow` has patterns of
-        frozen files that may be changed all the same. Raises `UsageError` where the paths leave
-        nothing to patch, and as `matching` does.
+        by their names. `others`, sources in other languages, are where a path names them, or
+        where no Python file is free. Files that the check command, run in `cwd`, names are tests
+        too, unless a path names them explicitly or nothing else could be patched. `allow` has
+        patterns of frozen files that may be changed all the same. Raises `UsageError` where the
+        paths leave nothing to patch, and as `matching` does.
         """
-        unfrozen, everything = matching(python_files, allow), frozenset(python_files)
-        chosen = [name for name in python_files if not paths or any(below(name, p) for p in paths)]
-        frozen = {
-            name: "by its name it is a test, or configuration of tests or CI"
-            for name in chosen
-            if name not in unfrozen and is_frozen(name) and not _is_product(name, everything)
-        }
+        unfrozen, everything = matching([*files, *others], allow), frozenset(files)
+        chosen = [name for name in files if not paths or any(below(name, p) for p in paths)]
+        more = [name for name in others if not paths or any(below(name, p) for p in paths)]
+        chosen += more if paths else ()
+        frozen = _frozen_by_name(chosen, unfrozen, everything)
         free = [name for name in chosen if name not in frozen]
+        if not free and more:
+            chosen, frozen = more, frozen | _frozen_by_name(more, unfrozen, everything)
+            free = [name for name in chosen if name not in frozen]
         if not free:
             where = ", ".join(path or "." for path in paths) or "this repository"
             tests = f"tests and their configuration are {_UNFREEZE}"
-            why = tests if chosen else "no Python file is there"
+            why = tests if chosen else "no source file is there"
             raise UsageError(f"nothing to patch in {where}: {why}")
         checks = frozenset(named_files(check_words, cwd))
         named = {name: _NAMED for name in free if name in checks}
@@ -121,7 +131,7 @@ class Permission:
 
 
 def is_frozen(path: str) -> bool:
-    """Whether patches must leave a Python file alone: tests and their configuration, CI, hidden.
+    """Whether patches must leave a file alone: tests and their configuration, CI, hidden.
 
     `path` is relative to the repository, with posix separators.
     """
@@ -130,9 +140,20 @@ def is_frozen(path: str) -> bool:
         name in _FROZEN_NAMES
         or name.startswith(("test_", "."))
         or name.endswith(("_test.py", "_tests.py"))
+        or (is_other_source(name) and bool(_OTHER_TESTS.search(path)))
         or any(folder == "tests" or folder.startswith(".") for folder in folders)
         or bool(folders and folders[0] in _TOP_TEST_FOLDERS)
     )
+
+
+def _frozen_by_name(
+    chosen: Sequence[str], unfrozen: Set[str], everything: Set[str]
+) -> dict[str, str]:
+    return {
+        name: "by its name it is a test, or configuration of tests or CI"
+        for name in chosen
+        if name not in unfrozen and is_frozen(name) and not _is_product(name, everything)
+    }
 
 
 def _is_product(path: str, files: Set[str]) -> bool:

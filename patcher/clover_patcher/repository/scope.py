@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from clover_patcher.errors import UsageError
-from clover_patcher.repository.treecopy import is_python
+from clover_patcher.repository.treecopy import is_other_source, is_python
 from clover_patcher.types import Diagnostic
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ _PLACE = re.compile(r"(?P<path>.+?):(?P<line>[0-9]+)(?::(?P<rule>[^:\s]+))?", re
 def resolve_paths(root: Path, cwd: Path, paths: Sequence[str]) -> list[str]:
     """The user's PATH arguments relative to the repository ("" is all of it).
 
-    Raises `UsageError` for a path that is missing, outside the repository, or no Python file.
+    Raises `UsageError` for a path that is missing, outside the repository, or no source file.
     """
     return [_resolve(root, cwd, path) for path in paths]
 
@@ -46,19 +46,19 @@ def named_files(check_words: Sequence[str], cwd: str = "") -> set[str]:
     return {posixpath.normpath(word) for word in words}
 
 
-def matching(python_files: Sequence[str], patterns: Sequence[str]) -> frozenset[str]:
-    """Python files that match a pattern of the `.gitignore` syntax, from the repository's top.
+def matching(files: Sequence[str], patterns: Sequence[str]) -> frozenset[str]:
+    """Source files that match a pattern of the `.gitignore` syntax, from the repository's top.
 
     Raises `UsageError` for a pattern that is none, or that no file matches.
     """
     found: set[str] = set()
     for pattern in patterns:
         try:
-            matched = set(_spec(pattern).match_files(python_files))
+            matched = set(_spec(pattern).match_files(files))
         except ValueError as exc:
             raise UsageError(f"{pattern!r} is not a pattern as in .gitignore: {exc}") from exc
         if not matched:
-            raise UsageError(f"{pattern!r} matches no Python file: start at the repository's top")
+            raise UsageError(f"{pattern!r} matches no source file: start at the repository's top")
         found |= matched
     return frozenset(found)
 
@@ -75,15 +75,15 @@ def _resolve(root: Path, cwd: Path, path: str) -> str:
         raise UsageError(f"{path} does not exist: PATH names files or folders that may be patched")
     if not full.is_relative_to(root):
         raise UsageError(f"{path} is outside the repository {root}")
-    if full.is_file() and not _is_python(full):
-        raise UsageError(f"{path} is not a Python file: only Python files are patched")
+    if full.is_file() and not _is_source(full):
+        raise UsageError(f"{path} is not a source file: only source code is patched")
     relative = full.relative_to(root).as_posix()
     return "" if relative == "." else relative
 
 
-def _is_python(path: Path) -> bool:
+def _is_source(path: Path) -> bool:
     with path.open("rb") as file:
-        return is_python(path.name, file.read(100))
+        return is_other_source(path.name) or is_python(path.name, file.read(100))
 
 
 def below(name: str, folder: str) -> bool:

@@ -1,4 +1,4 @@
-"""Copies files of a working tree: bytes, modes and links, and a stamp for each Python file.
+"""Copies files of a working tree: bytes, modes and links, and a stamp for each source file.
 
 Standard library only, since it also runs by its path, as a process of its own beside the one that
 runs the checks: then it reads a request from standard input, prints the stamps, and ends early
@@ -25,8 +25,15 @@ _LEFT_OUT = frozenset(
 )
 
 
+OTHER_SOURCES = (
+    ".js", ".jsx", ".mjs", ".cjs", ".ts", ".mts", ".cts", ".tsx", ".go", ".rs", ".c", ".h",
+    ".cc", ".cpp", ".cxx", ".hh", ".hpp", ".java", ".lua", ".rb",
+)  # fmt: skip
+"""Names of source files in other languages than Python that a model's rewriting may patch."""
+
+
 class Stamp(NamedTuple):
-    """A Python file of the snapshot. Equal size, time and inode mean equal content."""
+    """A source file of the snapshot. Equal size, time and inode mean equal content."""
 
     size: int
     mtime_ns: int
@@ -37,12 +44,13 @@ class Stamp(NamedTuple):
 def copy_files(
     source: str, names: Iterable[str], target: str, going: Callable[[], bool] = lambda: True
 ) -> dict[str, Stamp]:
-    """Copies files and links, and returns a stamp for each Python file.
+    """Copies files and links, and returns a stamp for each source file.
 
     Links into the source tree are turned into links within the target, and names of one file into
     names of one copy; links that lead out, and links that stand for sockets, lead to the same
-    place. A name that ends with "/" is a folder to be made. Files keep their times. Python files
-    are those named so, and scripts whose first line names Python. What is anything else, or not
+    place. A name that ends with "/" is a folder to be made. Files keep their times. Source files
+    are Python files (those named so, and scripts whose first line names Python) and, up to a size,
+    those of other languages. What is anything else, or not
     there, or not readable, is left out; so is compiled Python that has a source beside it, which
     could be older than it looks. Stops once `going` says no. Raises `OSError` where the target
     cannot be written.
@@ -116,11 +124,12 @@ def _link_socket(old: str, new: str) -> None:
 
 
 def _copy_file(reader: int, info: os.stat_result, old: str, new: str) -> Stamp | None:
-    python = is_python(old, os.pread(reader, 100, 0))
+    is_small = info.st_size <= _IN_MEMORY
+    is_source = is_python(old, os.pread(reader, 100, 0)) or (is_small and is_other_source(old))
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
     writer = os.open(new, flags, info.st_mode & 0o777 | 0o200)
     try:
-        if info.st_size > _IN_MEMORY and not python:
+        if not (is_small or is_source):
             _send(reader, writer)
             os.utime(writer, ns=(info.st_atime_ns, info.st_mtime_ns))
             return None
@@ -131,7 +140,7 @@ def _copy_file(reader: int, info: os.stat_result, old: str, new: str) -> Stamp |
         os.utime(writer, ns=(info.st_atime_ns, info.st_mtime_ns))
     finally:
         os.close(writer)
-    if not python:
+    if not is_source:
         return None
     digest = hashlib.sha256(data).hexdigest()
     return Stamp(info.st_size, info.st_mtime_ns, info.st_ino, digest)
@@ -142,6 +151,11 @@ def is_python(name: str, head: bytes) -> bool:
     if name.endswith((".py", ".pyw")):
         return True
     return head.startswith(b"#!") and b"python" in head.split(b"\n", 1)[0]
+
+
+def is_other_source(name: str) -> bool:
+    """Whether a file's name is that of source code in another language than Python."""
+    return name.lower().endswith(OTHER_SOURCES)
 
 
 def _read_all(reader: int, size: int) -> bytes:

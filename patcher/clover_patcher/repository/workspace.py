@@ -38,7 +38,7 @@ from clover_patcher.repository.snapshot import (
     walked,
     worth_copying,
 )
-from clover_patcher.repository.treecopy import Stamp
+from clover_patcher.repository.treecopy import Stamp, is_other_source
 
 _MEMORY_BYTES, _ROOM = 64 << 20, 16
 """The largest tree that goes to a file system in memory, and how often it must fit there."""
@@ -46,7 +46,7 @@ _MEMORY_BYTES, _ROOM = 64 << 20, 16
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """The user's files as a copy was made of them: stamps of Python files, marks of others."""
+    """The user's files as a copy was made of them: stamps of source files, marks of others."""
 
     files: tuple[str, ...]
     stamps: Mapping[str, Stamp]
@@ -157,6 +157,15 @@ class Workspace:
     @property
     def python_files(self) -> list[str]:
         """Python files that a patch may be about: tracked, or untracked and not ignored."""
+        return [name for name in self._sources if not is_other_source(name)]
+
+    @property
+    def other_sources(self) -> list[str]:
+        """The same in other languages."""
+        return [name for name in self._sources if is_other_source(name)]
+
+    @property
+    def _sources(self) -> list[str]:
         assert self._listing is not None, "the workspace is not open"
         return [name for name in self._listing.files if name in self.stamps]
 
@@ -167,7 +176,7 @@ class Workspace:
         return self._listing.files
 
     def read(self, path: str) -> bytes:
-        """A Python file's bytes as of the snapshot.
+        """A source file's bytes as of the snapshot.
 
         Raises `OSError` where the check itself has rewritten or removed it in the meantime.
         """
@@ -177,7 +186,7 @@ class Workspace:
         return data
 
     def intact(self, path: str) -> bool:
-        """Whether a Python file of the first copy is still as it was."""
+        """Whether a source file of the first copy is still as it was."""
         try:
             self.read(path)
         except OSError:

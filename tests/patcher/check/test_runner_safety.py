@@ -105,7 +105,7 @@ def test_a_hanging_test_is_named_and_the_others_run(start: Start) -> None:
                 assert program.spin(4) == 0
             """,
     }
-    runner = start(files, timeout_s=1.0)
+    runner = start(files, timeout_s=3.0)
     outcome = runner.baseline()
     assert (outcome.status, outcome.passed) == ("timeout", 2)
     assert _kinds(outcome) == {"test_a.py::test_hang": "timeout"}

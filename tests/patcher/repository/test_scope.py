@@ -54,7 +54,7 @@ def test_paths_become_relative_to_the_repository(tmp_path: Path) -> None:
     [
         ("nothing.py", "does not exist"),
         ("../", "outside the repository"),
-        ("a.txt", "not a Python"),
+        ("a.txt", "not a source"),
     ],
 )
 def test_bad_paths_are_usage_errors(tmp_path: Path, path: str, words: str) -> None:
@@ -87,7 +87,7 @@ def test_files_that_the_check_names_are_tests() -> None:
 def test_nothing_to_patch_is_a_usage_error() -> None:
     with pytest.raises(UsageError, match="frozen"):
         select_files(["test_a.py", "b.py"], ["test_a.py"])
-    with pytest.raises(UsageError, match="no Python file"):
+    with pytest.raises(UsageError, match="no source file"):
         select_files(["b.py"], ["docs"])
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from clover_patcher.propose.rewrite.functions import GRAMMARS, parse
+from clover_patcher.locate.functions import GRAMMARS, parse
 
 
 def fitted(code: str, own: str, margin: str, before: str, language: str) -> str:

@@ -10,7 +10,7 @@ import ast
 import re
 from difflib import SequenceMatcher
 
-from clover_patcher.propose.rewrite.functions import GRAMMARS
+from clover_patcher.locate.functions import GRAMMARS
 
 _ELIDED = re.compile(
     r"^\s*(?:#|//|--|/\*)?\s*(?:\.\.\.|…)\s*(?:\*/)?\s*$"

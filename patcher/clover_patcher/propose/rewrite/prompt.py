@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence, Set
+from contextlib import suppress
 from dataclasses import dataclass
 
 from clover_patcher.locate.evidence import Evidence
-from clover_patcher.propose.rewrite.functions import Function, functions, language_of
+from clover_patcher.locate.functions import Function, functions, language_of
+from clover_patcher.repository.treecopy import is_other_source
 from clover_patcher.types import Outcome, TestFailure
 
 _FROM = re.compile(r"^from\s+([\w.]+)\s+import\s+([^\n]+)", re.MULTILINE)
@@ -90,7 +92,11 @@ def first_prompt(
     ]
     parts += _failures(evidence.baseline)
     for path, name, code in _tests(evidence, withheld):
-        parts += ["", f"The test, `{path}::{name}` (it stays as it is):", _fence(code, path)]
+        parts += [
+            "",
+            f"The test, `{path}{'::' if name else ''}{name}` (it stays as it is):",
+            _fence(code, path),
+        ]
     parts += ["", "The functions that may be wrong:"]
     for one in shown:
         parts += ["", f"`{one.heading}`", f"```{one.language}", one.code.rstrip("\n"), "```"]
@@ -121,7 +127,8 @@ def _failures(outcome: Outcome) -> list[str]:
         parts += [
             f"  {frame.path}:{frame.line} in {frame.function}" for frame in failure.frames[-6:]
         ]
-    if not any(failure.message for failure in outcome.failures) and outcome.output:
+    is_told = any(failure.message and failure.nodeid for failure in outcome.failures)
+    if not is_told and outcome.output.strip():
         parts += ["", "It printed:", "```text", _cut(outcome.output, _OUTPUT), "```"]
     return parts
 
@@ -143,6 +150,11 @@ def _tests(evidence: Evidence, withheld: Callable[[str], bool]) -> list[tuple[st
                 start = code.rfind(b"\n", 0, function.outer_start) + 1
                 shown = code[start : function.outer_end].decode()
                 return [(path, function.qualname, _cut(shown, _TEST))]
+    permission = evidence.permission
+    for path in sorted(permission.checks - permission.free):  # a script: all of it
+        if is_other_source(path) and not withheld(path):
+            with suppress(OSError, KeyError):
+                return [(path, "", _cut(evidence.read(path).decode("utf-8", "replace"), _TEST))]
     return []
 
 

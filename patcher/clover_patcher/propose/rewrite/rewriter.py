@@ -92,6 +92,11 @@ class Rewriter:
         return not (self._ended or any(attempt.done.is_set() for attempt in self._attempts))
 
     @property
+    def answered(self) -> bool:
+        """Whether the model has given any answer."""
+        return bool(self._attempts)
+
+    @property
     def notes(self) -> Sequence[str]:
         return self._notes
 

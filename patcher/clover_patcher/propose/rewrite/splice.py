@@ -13,14 +13,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
-from clover_patcher.propose.rewrite.answers import Answer, Block, Replacement
-from clover_patcher.propose.rewrite.functions import (
+from clover_patcher.locate.functions import (
     Function,
     error_count,
     functions,
     language_of,
     outermost,
 )
+from clover_patcher.propose.rewrite.answers import Answer, Block, Replacement
 from clover_patcher.propose.rewrite.imports import missing_imports
 from clover_patcher.propose.rewrite.indent import fitted
 from clover_patcher.propose.rewrite.minimal import covers, is_abbreviated, minimal
