@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from clover_patcher.locate.evidence import Evidence
 
 _RAISED = re.compile(
-    r"^(?:E +)?([A-Za-z_][\w.]*(?:Error|Exception|Warning|StopIteration|KeyboardInterrupt))"
-    r"(?:: (.*))?$",
+    r"^(?:E +)?((?:[A-Za-z_][\w.]*\.)?(?:\w*(?:Error|Exception|Warning)|StopIteration))"
+    r"(?:: ?(.*))?$",
     re.MULTILINE,
 )
 _UNKNOWN: dict[str, re.Pattern[str]] = {
@@ -61,27 +61,34 @@ class Clues:
     python: tuple[int, int] | None = None
     """The version of an older Python that runs the program, None where it is not older."""
 
-    @classmethod
-    def of(cls, evidence: Evidence, python: tuple[int, int] | None = None) -> Clues:
-        """What is said by the failures, by the check's output and by the failing tests' files."""
-        failures = (*evidence.pasted, *evidence.baseline.failures)[:_MOST_FAILURES]
-        said = [(one.kind.rsplit(".", 1)[-1], one.message) for one in failures]
-        for text in (*(message for _, message in said), evidence.baseline.output[-_MOST_TEXT:]):
-            said += [(m[1].rsplit(".", 1)[-1], m[2] or "") for m in _RAISED.finditer(text)]
-        said = list(dict.fromkeys(said))
-        text = "\n".join(message for _, message in said)[:_MOST_TEXT]
-        tests = dict.fromkeys(one.nodeid.partition("::")[0] for one in failures)
-        return cls(
-            frozenset(kind for kind, _ in said),
-            text,
-            _unknown(said, f"{text}\n{evidence.baseline.output[-_MOST_TEXT:]}"),
-            tuple(_asked(evidence, tests)),
-            python,
-        )
-
     def says(self, pattern: str) -> bool:
         """Whether a message has the pattern in it."""
         return re.search(pattern, self.text) is not None
+
+
+def clues_in(evidence: Evidence, python: tuple[int, int] | None = None) -> Clues:
+    """What the failures, the check's output and the failing tests' files say."""
+    failures = (*evidence.pasted, *evidence.baseline.failures)[:_MOST_FAILURES]
+    messages = [f"{one.kind}: {one.message}" for one in failures]
+    tests = dict.fromkeys(one.nodeid.partition("::")[0] for one in failures)
+    messages.append(evidence.baseline.output[-_MOST_TEXT:])
+    return clues_of(messages, asked=tuple(_asked(evidence, tests)), python=python)
+
+
+def clues_of(
+    messages: Iterable[str],
+    *,
+    asked: tuple[str, ...] = (),
+    python: tuple[int, int] | None = None,
+) -> Clues:
+    """What texts with lines like `KeyError: 'a'` say."""
+    everything = "\n".join(messages)[: 2 * _MOST_TEXT]
+    said = dict.fromkeys(
+        (m[1].rsplit(".", 1)[-1], m[2] or "") for m in _RAISED.finditer(everything)
+    )
+    text = "\n".join(message for _, message in said)
+    kinds = frozenset(kind for kind, _ in said)
+    return Clues(kinds, text, _unknown(said, everything), asked, python)
 
 
 def _unknown(said: Iterable[tuple[str, str]], everything: str) -> dict[str, Unknown]:
@@ -137,7 +144,7 @@ _CALLED_FOR: dict[str, tuple[str, str, float]] = {
     "exception": ("", r"DID NOT RAISE|not raised", 3.0),
     "result": ("", _NONE, 10.0),
     "copy": ("", r"changed size during|mutated during", 15.0),
-    "key": ("", r"not supported between instances", 10.0),
+    "key": ("", "not supported between", 10.0),
     "super": ("AttributeError", "__init__", 8.0),
 }
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from clover_engine.api import CancelToken, Engine
 from clover_patcher.locate.counts import RepositoryCounts
 from clover_patcher.locate.evidence import Evidence
-from clover_patcher.propose.clues import Clues
+from clover_patcher.propose.clues import Clues, clues_in
 from clover_patcher.propose.grammar import Grammar
 from clover_patcher.propose.metered import MeteredEngine
 from clover_patcher.propose.pool import CandidatePool
@@ -76,7 +76,7 @@ class Templates:
                 unread=self._unread,
                 grammar=grammar,
                 counts=evidence.counts,
-                clues=Clues.of(evidence, grammar.feature_version()),
+                clues=clues_in(evidence, grammar.feature_version()),
             )
             yield from self._source.batches(evidence.deadline)
 

@@ -68,6 +68,7 @@ PRIORS: dict[str, float] = {
     "signature": 0.6,
     "affix": 0.15,
     "default": 0.1,
+    "identity": 0.2,
     "super": 0.05,
     "lookup": 0.015,
     "none": 0.01,

@@ -234,7 +234,10 @@ def _not_none_instead_of_or(node: Node, site: Site) -> Iterator[Change]:
     operator = node.child_by_field_name("operator")
     if left is None or right is None or operator is None or site.text(operator) != "or":
         return
-    if left.type in _OWNERS and simple(node, site.source) and not is_condition(node):
+    given_back = node.parent is not None and node.parent.type == "return_statement"
+    if is_condition(node) and not given_back:
+        return
+    if left.type in _OWNERS and simple(node, site.source):
         text = site.text(left)
         new = grouped(node, f"{text} if {text} is not None else {site.text(right)}")
         yield change(node, new, "fallback", 2.0)

@@ -22,6 +22,7 @@ from clover_patcher.propose.templates import (
 )
 
 _MUTABLE = ("list", "dictionary", "set", "list_comprehension", "dictionary_comprehension")
+_VALUES = ("string", "integer", "float", "tuple", "unary_operator", *_MUTABLE[:3])
 _EMPTY_CALLS = ("list()", "dict()", "set()")
 _ARGUMENTS = r"takes (?:from )?\d.*positional arguments? but (?:\d+ were|1 was) given"
 _CHANGES = ("append", "add", "remove", "pop", "extend", "update", "insert", "clear", "sort",
@@ -121,6 +122,15 @@ def _body(function: Statement) -> Statement | None:
         if child.kind != "expression_statement" or not only or only[0].type != "string":
             return child
     return None
+
+
+@expression_rule("comparison_operator")
+def identity(node: Node, site: Site) -> Iterator[Change]:
+    """`is` with a text or a number asks whether it is the same object."""
+    for operator in node.children_by_field_name("operators"):
+        equal = {"is": "==", "is not": "!="}.get(site.text(operator))
+        if equal and any(operand.type in _VALUES for operand in values(node)):
+            yield change(operator, equal, "identity")
 
 
 @expression_rule("call")

@@ -38,7 +38,7 @@ def affix(node: Node, site: Site) -> Iterator[Change]:
         yield from _without_suffix(node, text, piece, site, modern=modern)
     if method == "strip" and modern:
         both = f"{text}.removeprefix({piece}).removesuffix({piece})"
-        yield change(node, both, "affix", 0.5)
+        yield change(node, both, "affix", 2.0)
 
 
 def _is_affix(part: Node, site: Site) -> bool:

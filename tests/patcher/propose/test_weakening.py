@@ -1,0 +1,66 @@
+"""Edits that switch a check off instead of making it right come last."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from tests.patcher.samples import result
+
+from clover_patcher.propose.source import CandidateSource
+from clover_patcher.types import Candidate, Location
+
+GUARDED = """\
+def area(width, height):
+    if width < 0:
+        raise ValueError(width)
+    assert height > 0, height
+    return width + height
+"""
+
+
+def ranked(text: str, line: int) -> list[Candidate]:
+    source = CandidateSource({"a.py": text.encode()}, [Location("a.py", line, 1.0)], None)
+    return [c for batch in source.batches(time.monotonic() + 60) for c in batch]
+
+
+def lasts(text: str, line: int, weakened: str) -> None:
+    """The weakened text is among the candidates, far behind."""
+    made = ranked(text, line)
+    texts = [result(text.encode(), c).decode() for c in made]
+    place = texts.index(weakened)
+    assert place >= 0.8 * len(made)
+    assert made[place].priority < -13 <= made[0].priority + 13
+
+
+@pytest.mark.parametrize(
+    ("line", "old", "new"),
+    [
+        (3, "raise ValueError(width)", "pass"),
+        (3, "        raise ValueError(width)", "        return\n        raise ValueError(width)"),
+        (4, "    assert height > 0, height\n", ""),
+        (
+            4,
+            "    assert height > 0, height\n",
+            "    return height\n    assert height > 0, height\n",
+        ),
+        (4, "height > 0", "True"),
+        (2, "width < 0", "False"),
+        (2, "width < 0", "True"),
+    ],
+)
+def test_switching_a_check_off_comes_last(line: int, old: str, new: str) -> None:
+    lasts(GUARDED, line, GUARDED.replace(old, new, 1))
+
+
+def test_making_a_check_right_does_not() -> None:
+    for line, old, new in ((2, "width < 0", "width <= 0"), (4, "height > 0", "height >= 0")):
+        texts = [result(GUARDED.encode(), c).decode() for c in ranked(GUARDED, line)]
+        assert texts.index(GUARDED.replace(old, new)) < 10
+
+
+def test_a_constant_condition_may_become_another_one() -> None:
+    text = "def f(q):\n    while True:\n        q.pop()\n"
+    made = ranked(text, 2)
+    texts = [result(text.encode(), c).decode() for c in made]
+    assert made[texts.index(text.replace("True", "False"))].priority > -13
