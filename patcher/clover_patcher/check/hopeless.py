@@ -53,6 +53,9 @@ _PRINTED = re.compile(
     r"(?!\s*During handling of the above)|^\S*python[\d.]*: No module named '?([\w.]+)'?",
     re.MULTILINE,
 )
+_SYNTAX = ("SyntaxError", "IndentationError", "TabError")
+_NOT_PARSED = re.compile(r"(?P<why>[^\n]*) \((?P<file>[^()\n]+), line (?P<line>\d+)\)")
+_NO_FIXTURE = re.compile(r"fixture '(\w+)' not found|^\('(\w+)', <")
 _WOULD_REFORMAT = re.compile(
     r"^(?:would reformat .+|Would reformat: .+|.+ would be reformatted.*|"
     r"ERROR: .+ Imports are incorrectly sorted.*)$",
@@ -71,11 +74,15 @@ _CLOSE = 0.75
 
 
 def why_hopeless(
-    check: Check, outcome: Outcome, files: Sequence[str], runner: Runner
+    check: Check,
+    outcome: Outcome,
+    files: Sequence[str],
+    runner: Runner,
+    freed: Sequence[str] = (),
 ) -> str | None:
     """One sentence that names the reason and the next step; None where an edit may help.
 
-    `files` are all paths of the snapshot.
+    `files` are all paths of the snapshot; `freed` those tests that the user lets a patch change.
     """
     if outcome.status == "passed":
         return None
@@ -83,6 +90,7 @@ def why_hopeless(
         _formatter(check, outcome),
         _words(check, outcome),
         _packages(check, outcome, files),
+        _broken_test(outcome, freed),
         _program(check, outcome),
         _installed(outcome, files, runner),
     )
@@ -147,6 +155,32 @@ def _line(outcome: Outcome, pattern: re.Pattern[str]) -> str:
         return ""
     begin = outcome.output.rfind("\n", 0, match.start()) + 1
     return shortened(outcome.output[begin : match.end()].strip(" .\n"))
+
+
+# --- tests that cannot run --------------------------------------------------------------------
+
+
+def _broken_test(outcome: Outcome, freed: Sequence[str]) -> str | None:
+    """A test's file that does not parse, or asks for a fixture that nobody brings."""
+    for failure in outcome.failures:
+        path = failure.nodeid.partition("::")[0]
+        if not path.endswith(".py") or not is_frozen(path) or path in freed:
+            continue
+        place = _NOT_PARSED.search(failure.message)
+        if failure.kind in _SYNTAX and place and path.endswith(PurePosixPath(place["file"]).name):
+            return (
+                f"{path}:{place['line']} does not parse ({place['why']}), and tests are left "
+                f"alone: correct it, or let a patch change it with --allow {path}"
+            )
+        if failure.kind == "FixtureLookupError" and (
+            fixture := _NO_FIXTURE.search(failure.message) or _NO_FIXTURE.search(outcome.output)
+        ):
+            name = fixture[1] or fixture[2]
+            return (
+                f"{failure.nodeid} asks for the fixture {name!r}, which does not exist: "
+                "correct its name, or install the plugin that brings it"
+            )
+    return None
 
 
 # --- packages ---------------------------------------------------------------------------------
@@ -244,9 +278,10 @@ def _formatter(check: Check, outcome: Outcome) -> str | None:
         rest = check.argv[at + 1 :]
         options = _FORMATTERS.get(name, ())
         found = next((word for word in rest if word.startswith(options)), None) if options else None
+        tool = f"{name} format" if name == "ruff" else name
         if found and (name != "ruff" or rest[0] == "format"):
             return (
-                f"`{name} {found}` says how files are laid out: run {name} without it, "
+                f"`{tool} {found}` says how files are laid out: run `{tool}` without it, "
                 "that needs no search"
             )
     if match := _WOULD_REFORMAT.search(outcome.output):
