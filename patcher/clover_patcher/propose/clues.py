@@ -71,22 +71,24 @@ def clues_in(evidence: Evidence, python: tuple[int, int] | None = None) -> Clues
     failures = (*evidence.pasted, *evidence.baseline.failures)[:_MOST_FAILURES]
     messages = [f"{one.kind}: {one.message}" for one in failures]
     tests = dict.fromkeys(one.nodeid.partition("::")[0] for one in failures)
-    messages.append(evidence.baseline.output[-_MOST_TEXT:])
-    return clues_of(messages, asked=tuple(_asked(evidence, tests)), python=python)
+    output = evidence.baseline.output[-_MOST_TEXT:]
+    return clues_of(messages, output, asked=tuple(_asked(evidence, tests)), python=python)
 
 
 def clues_of(
     messages: Iterable[str],
+    output: str = "",
     *,
     asked: tuple[str, ...] = (),
     python: tuple[int, int] | None = None,
 ) -> Clues:
-    """What texts with lines like `KeyError: 'a'` say."""
-    everything = "\n".join(messages)[: 2 * _MOST_TEXT]
+    """What messages like `KeyError: 'a'` say, and lines like that in an output."""
+    all_messages = "\n".join(messages)[:_MOST_TEXT]
+    everything = f"{all_messages}\n{output}"
     said = dict.fromkeys(
         (m[1].rsplit(".", 1)[-1], m[2] or "") for m in _RAISED.finditer(everything)
     )
-    text = "\n".join(message for _, message in said)
+    text = "\n".join([all_messages, *(message for _, message in said)])
     kinds = frozenset(kind for kind, _ in said)
     return Clues(kinds, text, _unknown(said, everything), asked, python)
 
@@ -128,9 +130,9 @@ _CALLED_FOR: dict[str, tuple[str, str, float]] = {
     "lookup": (
         "KeyError IndexError StopIteration ZeroDivisionError",
         r"not in (?:list|deque)|not found|empty|not in tuple|x not in",
-        20.0,
+        40.0,
     ),
-    "none": ("", "NoneType", 20.0),
+    "none": ("", "NoneType", 40.0),
     "guard": ("KeyError IndexError StopIteration ZeroDivisionError", "NoneType|empty", 4.0),
     "fallback": ("", _NONE, 3.0),
     "text": (
@@ -148,9 +150,15 @@ _CALLED_FOR: dict[str, tuple[str, str, float]] = {
     "super": ("AttributeError", "__init__", 8.0),
 }
 
+_VERDICTS = frozenset({"AssertionError"})
+_LEFT_OUT = 0.02
+"""A line that raised is seldom one too many, and without it the check may well pass."""
+
 
 def lift(kind: str, clues: Clues) -> float:
     """How much likelier than usual a repair of this kind is, given what the failure says."""
+    if kind == "delete" and clues.kinds - _VERDICTS:
+        return _LEFT_OUT
     exceptions, messages, factor = _CALLED_FOR.get(kind, ("", "", 1.0))
     called = clues.kinds.intersection(exceptions.split()) or (messages and clues.says(messages))
     return factor if called else 1.0

@@ -7,6 +7,7 @@ import time
 import pytest
 from tests.patcher.samples import result
 
+from clover_patcher.propose.clues import clues_of
 from clover_patcher.propose.source import CandidateSource
 from clover_patcher.types import Candidate, Location
 
@@ -19,8 +20,10 @@ def area(width, height):
 """
 
 
-def ranked(text: str, line: int) -> list[Candidate]:
-    source = CandidateSource({"a.py": text.encode()}, [Location("a.py", line, 1.0)], None)
+def ranked(text: str, line: int, said: str = "") -> list[Candidate]:
+    source = CandidateSource(
+        {"a.py": text.encode()}, [Location("a.py", line, 1.0)], None, clues=clues_of([said])
+    )
     return [c for batch in source.batches(time.monotonic() + 60) for c in batch]
 
 
@@ -64,3 +67,12 @@ def test_a_constant_condition_may_become_another_one() -> None:
     made = ranked(text, 2)
     texts = [result(text.encode(), c).decode() for c in made]
     assert made[texts.index(text.replace("True", "False"))].priority > -13
+
+
+def test_leaving_out_the_line_that_raised_comes_late() -> None:
+    text = "names = ['a']\ntable = {}\nfor name in names:\n    print(name, table[name])\n"
+    made = ranked(text, 4, "KeyError: 'a'")
+    texts = [result(text.encode(), c).decode() for c in made]
+    looked_up = texts.index(text.replace("table[name]", "table.get(name)"))
+    left_out = texts.index(text.replace("print(name, table[name])", "pass"))
+    assert looked_up < 5 < 40 < left_out

@@ -259,7 +259,7 @@ def leave_early(site: Site) -> Iterator[Proposal]:
     exits = (*(("continue",) if statement.in_loop else ()), *_EXITS)
     for (i, test), (j, way) in product(enumerate(_tests(site, kind)), enumerate(exits)):
         text = f"if {test}:\n{source.indent_unit}{way}"
-        yield fill_slot(source, slot, text, kind, 1.5 / (2 + i + j))
+        yield fill_slot(source, slot, text, kind, 4.0 / (2 + i + j))
 
 
 def _tests(site: Site, kind: str) -> list[str]:
