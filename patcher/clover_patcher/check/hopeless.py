@@ -40,7 +40,11 @@ _UNKNOWN_WORD = (
     re.compile(r"can't open file ['\"]([^'\"\n]+)['\"]"),
     re.compile(r"(?:invalid choice|unrecognized arguments|No such option):? ['\"]?([^\s'\"]+)"),
 )
-_NO_MAKEFILE = re.compile(r"No targets specified and no makefile found|No makefile found")
+_NO_MAKEFILE = re.compile(
+    r"No targets specified and no makefile found|No makefile found|"
+    r"no such file or directory, open '[^'\n]*package\.json'|could not find `Cargo\.toml`|"
+    r"go\.mod file not found|cannot find main module"
+)
 _NEEDED = re.compile(r"No rule to make target .+, needed by .+\.\s+Stop")
 _NO_PROGRAM = re.compile(
     r"^(?:\S+: (?:line )?\d+|sh): (?P<name>[\w./+-]+): (?:command )?not found\s*$"
@@ -55,10 +59,13 @@ _PRINTED = re.compile(
 )
 _SYNTAX = ("SyntaxError", "IndentationError", "TabError")
 _NOT_PARSED = re.compile(r"(?P<why>[^\n]*) \((?P<file>[^()\n]+), line (?P<line>\d+)\)")
+_NO_LIBRARY = re.compile(r"(\S+\.so[.\d]*): cannot open shared object file")
+_NO_MARK = re.compile(r"'(\w+)' not found in `markers` configuration option")
 _NO_FIXTURE = re.compile(r"fixture '(\w+)' not found|^\('(\w+)', <")
 _WOULD_REFORMAT = re.compile(
     r"^(?:would reformat .+|Would reformat: .+|.+ would be reformatted.*|"
-    r"ERROR: .+ Imports are incorrectly sorted.*)$",
+    r"ERROR: .+ Imports are incorrectly sorted.*|"
+    r"(?:\[warn\] )?Code style issues (?:were )?found.*|.+: code should be clang-formatted.*)$",
     re.MULTILINE,
 )
 _FORMATTERS = {
@@ -172,6 +179,10 @@ def _broken_test(outcome: Outcome, freed: Sequence[str]) -> str | None:
                 f"{path}:{place['line']} does not parse ({place['why']}), and tests are left "
                 f"alone: correct it, or let a patch change it with --allow {path}"
             )
+        if mark := _NO_MARK.search(failure.message):
+            return (
+                f"{path} uses the marker {mark[1]!r}, which does not exist: correct or declare it"
+            )
         if failure.kind == "FixtureLookupError" and (
             fixture := _NO_FIXTURE.search(failure.message) or _NO_FIXTURE.search(outcome.output)
         ):
@@ -189,6 +200,8 @@ def _broken_test(outcome: Outcome, freed: Sequence[str]) -> str | None:
 def _packages(check: Check, outcome: Outcome, files: Sequence[str]) -> str | None:
     known = set(_importable(files))
     for failure in outcome.failures:
+        if library := _NO_LIBRARY.search(failure.message):
+            return f"the shared library {library[1]} is missing on this machine: install it"
         for name in _not_found(failure, outcome.output):
             top = name.split(".")[0]
             if top in known or _misspelt_import(check, failure, top, known):

@@ -30,6 +30,8 @@ def weakens(site: Site, proposal: Proposal) -> bool:
     """Whether a `raise` or `assert` goes or is skipped, or a condition becomes a constant."""
     statement, slot = site.statement, proposal.slot
     word = _GUARDING.get(statement.kind)
+    if word == "assert" and statement.function is None and "AssertionError" in site.clues.kinds:
+        return True  # a program that checks itself: this is what decides
     if proposal.kind == "delete":
         return word is not None
     if slot is None or slot.start > statement.start:

@@ -76,3 +76,10 @@ def test_leaving_out_the_line_that_raised_comes_late() -> None:
     looked_up = texts.index(text.replace("table[name]", "table.get(name)"))
     left_out = texts.index(text.replace("print(name, table[name])", "pass"))
     assert looked_up < 5 < 40 < left_out
+
+
+def test_a_program_that_checks_itself_keeps_its_checks() -> None:
+    text = "def half(n):\n    return n / 3\n\n\nassert half(4) == 2\nassert half(3) == 1\n"
+    made = ranked(text, 5, "AssertionError")
+    assert made[0].priority < -13
+    assert ranked(text, 2, "AssertionError")[0].priority > -5
