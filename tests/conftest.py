@@ -9,11 +9,23 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import hypothesis
 import pytest
+
+hypothesis.settings.register_profile(
+    "any machine", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+)
+hypothesis.settings.load_profile("any machine")
 
 FIXTURES = Path(__file__).parent / "fixtures"
 LONG = ("tests/serving/", "tests/llamacpp/", "tests/editors/test_vscode")
-LONG_SUBJECTS = ("sglang-clover", "sglang-sdar", "sglang-autoregressive", "llamacpp")
+LONG_SUBJECTS = (
+    "sglang-clover",
+    "sglang-sdar",
+    "sglang-autoregressive",
+    "llamacpp",
+    "openai-llama-server",
+)
 """Lanes that start real servers and editors: `make test-long`. All else is `make test`."""
 
 
