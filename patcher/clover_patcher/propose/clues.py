@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 from clover_patcher.locate.evidence import Evidence
 
@@ -63,7 +64,13 @@ class Clues:
 
     def says(self, pattern: str) -> bool:
         """Whether a message has the pattern in it."""
-        return re.search(pattern, self.text) is not None
+        return _found(pattern, self.text)
+
+
+@lru_cache(256)
+def _found(pattern: str, text: str) -> bool:
+    """Asked for every node of every line, with few patterns and one text."""
+    return re.search(pattern, text) is not None
 
 
 def clues_in(evidence: Evidence, python: tuple[int, int] | None = None) -> Clues:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import lru_cache
 
 from tree_sitter import Node
 
@@ -150,6 +151,7 @@ def normal_form(node: Node, site: Site) -> Iterator[Change]:
 _COMPARED = re.compile(r"('[^'\n]*'|\"[^\"\n]*\") == ('[^'\n]*'|\"[^\"\n]*\")")
 
 
+@lru_cache(8)
 def _differs_in(message: str) -> tuple[bool, bool]:
     """Whether two compared texts differ only by blanks at an end, only by upper and lower case."""
     pairs = [(m[1][1:-1], m[2][1:-1]) for m in _COMPARED.finditer(message)]
