@@ -107,3 +107,35 @@ def test_an_import_that_is_missing(make_repo) -> None:
     program = "def base(path):\n    return Path(path).name\n"
     test = "from prog import base\n\n\ndef test_it():\n    assert base('/a/b') == 'b'\n"
     assert mended(make_repo, program, test) == ["from pathlib import Path"]
+
+
+def test_a_test_in_the_programs_own_file_is_left_alone(make_repo) -> None:
+    program = (
+        "import unittest\n\n\ndef fee(total):\n    if total > 50:\n        return 0\n"
+        "    return 5\n\n\n"
+        "class Fees(unittest.TestCase):\n    def test_limit(self):\n"
+        "        self.assertEqual(fee(50), 0)\n\n"
+        "    def test_small(self):\n        self.assertEqual(fee(10), 5)\n"
+    )
+    assert mended(make_repo, program, "", "python -m unittest prog") == ["if total >= 50:"]
+
+
+def test_a_look_up_that_misses_in_a_script_is_not_left_out(make_repo) -> None:
+    program = "table = {'a': 1}\nfor name in ['a', 'b']:\n    print(name, table[name])\n"
+    (line,) = mended(make_repo, program, "", "python prog.py")
+    assert line.startswith("print(name, table.get(name")
+
+
+def test_a_method_without_self(make_repo) -> None:
+    program = (
+        "class Box:\n    def __init__(self):\n        self.n = 2\n\n"
+        "    def times(x):\n        return self.n * x\n"
+    )
+    test = "from prog import Box\n\n\ndef test_it():\n    assert Box().times(3) == 6\n"
+    assert mended(make_repo, program, test) == ["def times(self, x):"]
+
+
+def test_a_definition_that_the_tests_spell_otherwise(make_repo) -> None:
+    program = "def totl(items):\n    return sum(items)\n"
+    test = "from prog import total\n\n\ndef test_it():\n    assert total([1, 2]) == 3\n"
+    assert mended(make_repo, program, test) == ["def total(items):"]

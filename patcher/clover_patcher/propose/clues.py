@@ -158,14 +158,18 @@ _CALLED_FOR: dict[str, tuple[str, str, float]] = {
 }
 
 _VERDICTS = frozenset({"AssertionError"})
+_ASKED_FOR = 4.0
 _LEFT_OUT = 0.02
 """A line that raised is seldom one too many, and without it the check may well pass."""
 
 
 def lift(kind: str, clues: Clues) -> float:
     """How much likelier than usual a repair of this kind is, given what the failure says."""
-    if kind == "delete" and clues.kinds - _VERDICTS:
+    crashed = bool(clues.kinds - _VERDICTS)
+    if kind == "delete" and crashed:
         return _LEFT_OUT
+    if kind == "exception" and crashed and clues.asked:
+        return _ASKED_FOR
     exceptions, messages, factor = _CALLED_FOR.get(kind, ("", "", 1.0))
     called = clues.kinds.intersection(exceptions.split()) or (messages and clues.says(messages))
     return factor if called else 1.0

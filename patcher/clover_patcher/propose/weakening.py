@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
+from clover_patcher.propose.syntax import Statement
 from clover_patcher.propose.templates import Proposal, Site
 
 LAST = math.log(1e-6)
@@ -30,8 +31,10 @@ def weakens(site: Site, proposal: Proposal) -> bool:
     """Whether a `raise` or `assert` goes or is skipped, or a condition becomes a constant."""
     statement, slot = site.statement, proposal.slot
     word = _GUARDING.get(statement.kind)
-    if word == "assert" and statement.function is None and "AssertionError" in site.clues.kinds:
-        return True  # a program that checks itself: this is what decides
+    if _decides(site) or (
+        word == "assert" and statement.function is None and "AssertionError" in site.clues.kinds
+    ):
+        return True  # a program that checks itself
     if proposal.kind == "delete":
         return word is not None
     if slot is None or slot.start > statement.start:
@@ -42,3 +45,17 @@ def weakens(site: Site, proposal: Proposal) -> bool:
     if word is not None and not fill.startswith(word):
         return True
     return _CONSTANT.match(fill) is not None and _CONSTANT.match(slot.original) is None
+
+
+def _decides(site: Site) -> bool:
+    """Whether the statement is part of a test that stands in the program's own file."""
+    here: Statement | None = site.statement
+    while here is not None:
+        name = here.node.child_by_field_name("name")
+        bases = here.node.child_by_field_name("superclasses")
+        if here.kind == "function_definition" and name and site.text(name).startswith("test_"):
+            return True
+        if here.kind == "class_definition" and bases and "TestCase" in site.text(bases):
+            return True
+        here = here.owner
+    return False

@@ -83,3 +83,16 @@ def test_a_program_that_checks_itself_keeps_its_checks() -> None:
     made = ranked(text, 5, "AssertionError")
     assert made[0].priority < -13
     assert ranked(text, 2, "AssertionError")[0].priority > -5
+
+
+@pytest.mark.parametrize(
+    "test",
+    [
+        "def test_half():\n    value = half(4)\n    assert value == 2\n",
+        "class Halves(unittest.TestCase):\n    def runTest(self):\n        self.fail(half(4))\n",
+    ],
+)
+def test_a_test_in_the_programs_own_file_comes_last(test: str) -> None:
+    text = f"import unittest\n\n\ndef half(n):\n    return n / 3\n\n\n{test}"
+    assert ranked(text, 10)[0].priority < -13
+    assert ranked(text, 5)[0].priority > -5
