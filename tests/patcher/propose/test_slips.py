@@ -159,6 +159,7 @@ def test_strip_of_blanks_and_quotes_is_right_as_it_is() -> None:
         ("data.remove(key)", "data.discard(key)", "KeyError: 3"),
         ("return data[0]", "return data[0] if data else None", "IndexError: list index out of"),
         ("return next(data)", "return next(data, None)", "StopIteration"),
+        ("return next(x for x in data)", "return next((x for x in data), None)", "StopIteration"),
         ("return max(data)", "return max(data, default=0)", "ValueError: max() arg is empty"),
         ("return data.index(key)", "return data.find(key)", "ValueError: substring not found"),
         (

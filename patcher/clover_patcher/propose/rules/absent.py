@@ -8,7 +8,7 @@ from itertools import product
 from tree_sitter import Node
 
 from clover_patcher.propose.clues import lift
-from clover_patcher.propose.forms import grouped, method_call, plain_call, simple
+from clover_patcher.propose.forms import grouped, method_call, simple, values
 from clover_patcher.propose.names import is_expression
 from clover_patcher.propose.rules.expression import is_condition
 from clover_patcher.propose.syntax import Statement, walk_header
@@ -106,20 +106,19 @@ def call_that_misses(node: Node, site: Site) -> Iterator[Change]:
         return
     if method := method_call(node, site.source):
         yield from _method_that_misses(node, method, site)
-    if not (called := plain_call(node, site.source)):
+    arguments = node.child_by_field_name("arguments")
+    if arguments is None or (function := node.child_by_field_name("function")) is None:
         return
-    name, arguments = called
-    pieces = [site.text(argument) for argument in arguments]
+    name, alone = site.text(function), arguments.type == "generator_expression"
+    pieces = [site.text(arguments)] if alone else [site.text(one) for one in values(arguments)]
     defaults = list(_defaults(site))
     if (name == "next" and len(pieces) == 1) or (name == "getattr" and len(pieces) == 2):
         for default, weight in defaults:
             new = f"{name}({', '.join(pieces)}, {default})"
             yield change(node, new, "lookup", 2.0 * weight)
-    elif name in ("max", "min") and len(pieces) == 1 and arguments[0].type != "list_splat":
+    elif name in ("max", "min") and len(pieces) == 1 and pieces[0][0] != "*":
         for default, weight in defaults[:3]:
-            inner = pieces[0][1:-1] if arguments[0].type == "generator_expression" else pieces[0]
-            inner = f"({inner})" if inner != pieces[0] else inner
-            yield change(node, f"{name}({inner}, default={default})", "lookup", 2.0 * weight)
+            yield change(node, f"{name}({pieces[0]}, default={default})", "lookup", 2.0 * weight)
 
 
 def _method_that_misses(
