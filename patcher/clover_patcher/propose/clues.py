@@ -131,6 +131,8 @@ def _asked(evidence: Evidence, tests: Iterable[str]) -> Iterable[str]:
     return found
 
 
+ENCODED = r"bytes|codec can't|must be encoded"
+"""What a failure says that bytes or text would do where the other stands."""
 _NONE = "NoneType|\\bNone\\b"
 _CALLED_FOR: dict[str, tuple[str, str, float]] = {
     # kind of edit: kinds of exceptions, pattern of messages, how much likelier it is then
@@ -149,7 +151,7 @@ _CALLED_FOR: dict[str, tuple[str, str, float]] = {
         15.0,
     ),
     "await": ("", r"never awaited|coroutine|async_generator|__aenter__|__aiter__", 30.0),
-    "encoding": ("UnicodeDecodeError UnicodeEncodeError", r"bytes|codec can't", 20.0),
+    "encoding": ("UnicodeDecodeError UnicodeEncodeError", ENCODED, 20.0),
     "exception": ("", r"DID NOT RAISE|not raised", 3.0),
     "result": ("", _NONE, 10.0),
     "copy": ("", r"changed size during|mutated during", 15.0),

@@ -198,6 +198,7 @@ def test_strip_of_blanks_and_quotes_is_right_as_it_is() -> None:
             "TypeError: a bytes-like object is required",
         ),
         ("return key", "return key.encode()", "TypeError: a bytes-like object is required"),
+        ("return work(key)", "return work(key.encode())", "TypeError: Strings must be encoded"),
         # copies and order
         (
             "for x in data: data.remove(x)",

@@ -8,6 +8,7 @@ from functools import lru_cache
 
 from tree_sitter import Node
 
+from clover_patcher.propose.clues import ENCODED
 from clover_patcher.propose.forms import grouped, literal, method_call, plain_call, simple
 from clover_patcher.propose.names import is_expression
 from clover_patcher.propose.templates import Change, Site, change, expression_rule
@@ -210,7 +211,7 @@ def _with_arguments(node: Node, pieces: list[str], site: Site) -> str:
 @expression_rule("identifier", "attribute", "call")
 def bytes_or_text(node: Node, site: Site) -> Iterator[Change]:
     """A text for bytes, where the failure speaks of them."""
-    if not site.clues.says("bytes") or not is_expression(node) or not simple(node, site.source):
+    if not site.clues.says(ENCODED) or not is_expression(node) or not simple(node, site.source):
         return
     parent = node.parent
     if parent is not None and parent.type in ("call", "attribute") and parent.children[0] == node:
