@@ -45,6 +45,8 @@ _NO_MAKEFILE = re.compile(
     r"no such file or directory, open '[^'\n]*package\.json'|could not find `Cargo\.toml`|"
     r"go\.mod file not found|cannot find main module"
 )
+_COPY = re.compile(r"/[^\s'\"]*/clover-fix-\w+/\d+/[^/\s'\"]+/")
+"""Where the copy of the tree is, which nobody needs to know."""
 _NEEDED = re.compile(r"No rule to make target .+, needed by .+\.\s+Stop")
 _NO_PROGRAM = re.compile(
     r"^(?:\S+: (?:line )?\d+|sh): (?P<name>[\w./+-]+): (?:command )?not found\s*$"
@@ -161,7 +163,8 @@ def _line(outcome: Outcome, pattern: re.Pattern[str]) -> str:
     if match is None:
         return ""
     begin = outcome.output.rfind("\n", 0, match.start()) + 1
-    return shortened(outcome.output[begin : match.end()].strip(" .\n"))
+    said = outcome.output[begin : match.end()].strip(" .\n")
+    return shortened(_COPY.sub("", said))
 
 
 # --- tests that cannot run --------------------------------------------------------------------

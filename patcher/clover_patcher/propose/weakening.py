@@ -47,9 +47,15 @@ def weakens(site: Site, proposal: Proposal) -> bool:
     return _CONSTANT.match(fill) is not None and _CONSTANT.match(slot.original) is None
 
 
+def _header(site: Site) -> str:
+    return site.source.slice(site.statement.start, site.statement.end)
+
+
 def _decides(site: Site) -> bool:
     """Whether the statement is part of a test that stands in the program's own file."""
     here: Statement | None = site.statement
+    if site.statement.kind == "if_statement" and "__main__" in _header(site):
+        return True  # what runs such a program's checks
     while here is not None:
         name = here.node.child_by_field_name("name")
         bases = here.node.child_by_field_name("superclasses")

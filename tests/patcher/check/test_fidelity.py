@@ -225,6 +225,7 @@ HOPELESS = [
     ("", "black --check .", "`black --check` says how files are laid out"),
     ("", f"{CHECK} --no-such-option", "cannot run: .*unrecognized arguments: --no-such-option;"),
     ("", "echo '[warn] Code style issues found in 2 files.' && false", "a formatter fails"),
+    ("", 'echo "x: No rule to make target $PWD/a, needed by b. Stop" && false', "target a, need"),
     ("", "echo 'go: go.mod file not found in current directory' && false", "go to the folder"),
     (
         "import pytest\n\n@pytest.mark.slwo\ndef test_x():\n    pass\n",

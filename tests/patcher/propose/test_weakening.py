@@ -80,8 +80,7 @@ def test_leaving_out_the_line_that_raised_comes_late() -> None:
 
 def test_a_program_that_checks_itself_keeps_its_checks() -> None:
     text = "def half(n):\n    return n / 3\n\n\nassert half(4) == 2\nassert half(3) == 1\n"
-    made = ranked(text, 5, "AssertionError")
-    assert made[0].priority < -13
+    assert ranked(text, 5, "AssertionError")[0].priority < -13
     assert ranked(text, 2, "AssertionError")[0].priority > -5
 
 
@@ -96,3 +95,9 @@ def test_a_test_in_the_programs_own_file_comes_last(test: str) -> None:
     text = f"import unittest\n\n\ndef half(n):\n    return n / 3\n\n\n{test}"
     assert ranked(text, 10)[0].priority < -13
     assert ranked(text, 5)[0].priority > -5
+
+
+def test_the_block_that_runs_a_program_is_not_switched_off() -> None:
+    text = "def half(n):\n    return n / 3\n\n\nif __name__ == '__main__':\n    half(4)\n"
+    assert all(c.priority < -13 for c in ranked(text, 5) if c.text.startswith("if "))
+    assert ranked(text, 2)[0].priority > -5

@@ -87,7 +87,7 @@ def repeated(node: Node, site: Site) -> Iterator[Change]:
     inner = values(left) if left.type == "list" else []
     if len(inner) == 1 and inner[0].type in (*_MUTABLE, "binary_operator", "call"):
         new = f"[{site.text(inner[0])} for _ in range({site.text(right)})]"
-        yield change(node, new, "copy", 4.0)
+        yield change(node, new, "default")
 
 
 @statement_rule
