@@ -106,7 +106,7 @@ def localise(
     named = [d for d in (*only, *diagnostics) if wanted(d.path)]
     files = {path for path, _ in found} | {path for path in allowed if not is_test(path)}
     files |= {d.path for d in named}
-    called = _named(baseline.failures)
+    called = _named(baseline.failures, wanted)
     if called:
         files |= {path for c in coverage for path, _ in c.lines if wanted(path)}
     shapes = {path: _shape(read, path) for path in sorted(files)}
@@ -203,9 +203,10 @@ def _add_imported(
             found[path, line] = _Suspicion(_IMPORTED * prior, ["executed while importing"])
 
 
-def _named(failures: Iterable[TestFailure]) -> list[str]:
-    """Functions whose arguments do not fit, and names that were looked for in vain."""
-    return [m[1] or m[2] for f in failures for m in _NAMES.finditer(f.message)]
+def _named(failures: Iterable[TestFailure], wanted: Callable[[str], bool]) -> list[str]:
+    """Functions that a test calls with arguments that do not fit, and names that it looks for."""
+    by_tests = (f for f in failures if not any(wanted(frame.path) for frame in f.frames))
+    return [m[1] or m[2] for f in by_tests for m in _NAMES.finditer(f.message)]
 
 
 def _add_called(found: Lines, called: Sequence[str], shapes: Mapping[str, _Shape]) -> None:

@@ -198,3 +198,5 @@ def test_a_function_that_the_failure_speaks_of_is_suspicious() -> None:
         scores = _scores(_run(imported, failures=(failure,)))
         assert scores[5] == 1.0
         assert 17 not in scores or scores[17] < 0.5
+        failure = TestFailure("t::x", "TypeError", message, (Frame("a.py", 10, "f"),))
+        assert _scores(_run(imported, failures=(failure,)))[10] == 1.0  # the call itself is wrong
