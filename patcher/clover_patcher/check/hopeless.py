@@ -40,7 +40,13 @@ _UNKNOWN_WORD = (
     re.compile(r"can't open file ['\"]([^'\"\n]+)['\"]"),
     re.compile(r"(?:invalid choice|unrecognized arguments|No such option):? ['\"]?([^\s'\"]+)"),
 )
-_NO_MAKEFILE = re.compile(r"No targets specified and no makefile found|No makefile found")
+_NO_MAKEFILE = re.compile(
+    r"No targets specified and no makefile found|No makefile found|"
+    r"no such file or directory, open '[^'\n]*package\.json'|could not find `Cargo\.toml`|"
+    r"go\.mod file not found|cannot find main module"
+)
+_COPY = re.compile(r"/[^\s'\"]*/clover-fix-\w+/\d+/[^/\s'\"]+/")
+"""Where the copy of the tree is, which nobody needs to know."""
 _NEEDED = re.compile(r"No rule to make target .+, needed by .+\.\s+Stop")
 _NO_PROGRAM = re.compile(
     r"^(?:\S+: (?:line )?\d+|sh): (?P<name>[\w./+-]+): (?:command )?not found\s*$"
@@ -53,9 +59,15 @@ _PRINTED = re.compile(
     r"(?!\s*During handling of the above)|^\S*python[\d.]*: No module named '?([\w.]+)'?",
     re.MULTILINE,
 )
+_SYNTAX = ("SyntaxError", "IndentationError", "TabError")
+_NOT_PARSED = re.compile(r"(?P<why>[^\n]*) \((?P<file>[^()\n]+), line (?P<line>\d+)\)")
+_NO_LIBRARY = re.compile(r"(\S+\.so[.\d]*): cannot open shared object file")
+_NO_MARK = re.compile(r"'(\w+)' not found in `markers` configuration option")
+_NO_FIXTURE = re.compile(r"fixture '(\w+)' not found|^\('(\w+)', <")
 _WOULD_REFORMAT = re.compile(
     r"^(?:would reformat .+|Would reformat: .+|.+ would be reformatted.*|"
-    r"ERROR: .+ Imports are incorrectly sorted.*)$",
+    r"ERROR: .+ Imports are incorrectly sorted.*|"
+    r"(?:\[warn\] )?Code style issues (?:were )?found.*|.+: code should be clang-formatted.*)$",
     re.MULTILINE,
 )
 _FORMATTERS = {
@@ -71,11 +83,15 @@ _CLOSE = 0.75
 
 
 def why_hopeless(
-    check: Check, outcome: Outcome, files: Sequence[str], runner: Runner
+    check: Check,
+    outcome: Outcome,
+    files: Sequence[str],
+    runner: Runner,
+    freed: Sequence[str] = (),
 ) -> str | None:
     """One sentence that names the reason and the next step; None where an edit may help.
 
-    `files` are all paths of the snapshot.
+    `files` are all paths of the snapshot; `freed` those tests that the user lets a patch change.
     """
     if outcome.status == "passed":
         return None
@@ -83,6 +99,7 @@ def why_hopeless(
         _formatter(check, outcome),
         _words(check, outcome),
         _packages(check, outcome, files),
+        _broken_test(outcome, freed),
         _program(check, outcome),
         _installed(outcome, files, runner),
     )
@@ -146,7 +163,38 @@ def _line(outcome: Outcome, pattern: re.Pattern[str]) -> str:
     if match is None:
         return ""
     begin = outcome.output.rfind("\n", 0, match.start()) + 1
-    return shortened(outcome.output[begin : match.end()].strip(" .\n"))
+    said = outcome.output[begin : match.end()].strip(" .\n")
+    return shortened(_COPY.sub("", said))
+
+
+# --- tests that cannot run --------------------------------------------------------------------
+
+
+def _broken_test(outcome: Outcome, freed: Sequence[str]) -> str | None:
+    """A test's file that does not parse, or asks for a fixture that nobody brings."""
+    for failure in outcome.failures:
+        path = failure.nodeid.partition("::")[0]
+        if not path.endswith(".py") or not is_frozen(path) or path in freed:
+            continue
+        place = _NOT_PARSED.search(failure.message)
+        if failure.kind in _SYNTAX and place and path.endswith(PurePosixPath(place["file"]).name):
+            return (
+                f"{path}:{place['line']} does not parse ({place['why']}), and tests are left "
+                f"alone: correct it, or let a patch change it with --allow {path}"
+            )
+        if mark := _NO_MARK.search(failure.message):
+            return (
+                f"{path} uses the marker {mark[1]!r}, which does not exist: correct or declare it"
+            )
+        if failure.kind == "FixtureLookupError" and (
+            fixture := _NO_FIXTURE.search(failure.message) or _NO_FIXTURE.search(outcome.output)
+        ):
+            name = fixture[1] or fixture[2]
+            return (
+                f"{failure.nodeid} asks for the fixture {name!r}, which does not exist: "
+                "correct its name, or install the plugin that brings it"
+            )
+    return None
 
 
 # --- packages ---------------------------------------------------------------------------------
@@ -155,6 +203,8 @@ def _line(outcome: Outcome, pattern: re.Pattern[str]) -> str:
 def _packages(check: Check, outcome: Outcome, files: Sequence[str]) -> str | None:
     known = set(_importable(files))
     for failure in outcome.failures:
+        if library := _NO_LIBRARY.search(failure.message):
+            return f"the shared library {library[1]} is missing on this machine: install it"
         for name in _not_found(failure, outcome.output):
             top = name.split(".")[0]
             if top in known or _misspelt_import(check, failure, top, known):
@@ -244,9 +294,10 @@ def _formatter(check: Check, outcome: Outcome) -> str | None:
         rest = check.argv[at + 1 :]
         options = _FORMATTERS.get(name, ())
         found = next((word for word in rest if word.startswith(options)), None) if options else None
+        tool = f"{name} format" if name == "ruff" else name
         if found and (name != "ruff" or rest[0] == "format"):
             return (
-                f"`{name} {found}` says how files are laid out: run {name} without it, "
+                f"`{tool} {found}` says how files are laid out: run `{tool}` without it, "
                 "that needs no search"
             )
     if match := _WOULD_REFORMAT.search(outcome.output):

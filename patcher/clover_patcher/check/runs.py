@@ -138,10 +138,14 @@ def _signal_name(number: int) -> str:
         return f"signal {number}"
 
 
+_PLACES = ("inifile: ", "rootdir: ", "configfile: ")
+
+
 def last_line(text: str) -> str:
-    """The last line that says something."""
+    """The last line that says something; not pytest's word on where it looked."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
-    return lines[-1] if lines else ""
+    telling = [line for line in lines if not line.startswith(_PLACES)]
+    return (telling or lines or [""])[-1]
 
 
 def tail(path: Path) -> str:

@@ -8,6 +8,8 @@ more than the traceback; where an exception came out of the program itself, its 
 from __future__ import annotations
 
 import ast
+import difflib
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -25,6 +27,7 @@ _VAGUE = 0.3
 """The place of an assertion or a hang says less than that of an exception: factor."""
 _SAME_FUNCTION = 0.15
 _IMPORTED = 0.1
+_CALLED = 0.6
 _ANYWHERE = 0.02
 _LOWEST = 0.001
 
@@ -44,6 +47,12 @@ _PRIOR: Mapping[type[ast.stmt], float] = {
 _DOCSTRING, _DEFAULT = 0.05, 1.0
 _PLAIN_LINE = 0.9
 """A line of a statement that began further up."""
+
+
+_NAMES = re.compile(
+    r"(\w+)\(\) (?:takes|missing|got)|(?:has no attribute|cannot import name) '(\w+)'"
+)
+_ALIKE = 0.7
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,9 +109,13 @@ def localise(
     named = [d for d in (*only, *diagnostics) if wanted(d.path)]
     files = {path for path, _ in found} | {path for path in allowed if not is_test(path)}
     files |= {d.path for d in named}
+    called = _named(baseline.failures, wanted)
+    if called:
+        files |= {path for c in coverage for path, _ in c.lines if wanted(path)}
     shapes = {path: _shape(read, path) for path in sorted(files)}
     _apply_prior(found, shapes)
     _add_imported(found, coverage, wanted, shapes)
+    _add_called(found, called, shapes)
     _add_diagnostics(found, named)
     _add_neighbours(found, shapes)
     if not coverage or (elsewhere and not found):
@@ -208,6 +221,21 @@ def _add_imported(
         if path in shapes and wanted(path) and line not in shapes[path].function:
             prior = shapes[path].prior.get(line, _PLAIN_LINE)
             found[path, line] = _Suspicion(_IMPORTED * prior, ["executed while importing"])
+
+
+def _named(failures: Iterable[TestFailure], wanted: Callable[[str], bool]) -> list[str]:
+    """Functions that a test calls with arguments that do not fit, and names that it looks for."""
+    by_tests = (f for f in failures if not any(wanted(frame.path) for frame in f.frames))
+    return [m[1] or m[2] for f in by_tests for m in _NAMES.finditer(f.message)]
+
+
+def _add_called(found: Lines, called: Sequence[str], shapes: Mapping[str, _Shape]) -> None:
+    """First lines of functions that are named so, or nearly so."""
+    for path, shape in shapes.items():
+        for name, _, line in sorted({t.partition(":") for t in shape.function.values()}):
+            if difflib.get_close_matches(name, called, 1, _ALIKE):
+                suspicion = found.setdefault((path, int(line)), _Suspicion())
+                suspicion.add(_CALLED, f"the failure speaks of `{name}` or of a name like it")
 
 
 def _add_diagnostics(found: Lines, diagnostics: Iterable[Diagnostic]) -> None:

@@ -10,6 +10,7 @@ from itertools import count
 from typing import Literal
 
 from clover_patcher.locate.counts import RepositoryCounts
+from clover_patcher.propose.clues import Clues, lift
 from clover_patcher.propose.grammar import Grammar
 from clover_patcher.propose.names import Scopes
 from clover_patcher.propose.rank import BOUND, DEFAULT, ModelScore, Weights, priority
@@ -17,10 +18,11 @@ from clover_patcher.propose.rules.syntax import propose_syntax
 from clover_patcher.propose.syntax import Source, Statement, load_source
 from clover_patcher.propose.templates import PRIORS, Proposal, Site, Slot, fill_slot, propose
 from clover_patcher.propose.validity import Checker
+from clover_patcher.propose.weakening import last_of_all
 from clover_patcher.types import Candidate, Location, Origin
 
-_BEST_PRIOR = math.log(max(prior for kind, prior in PRIORS.items() if kind != "syntax"))
-"""No template's log prior is above this: what a line not looked at yet could hold."""
+_ONLY_IF_NAMED = ("syntax", "misspelt", "import", "signature")
+"""Kinds that need a broken file, or a failure that names what the line has."""
 COUNTED = 60
 """Candidates of a line, best first, that are weighed by token counts: about a millisecond each."""
 _INNER, _LONGEST_STATEMENT = 0.8, 40
@@ -74,11 +76,19 @@ class CandidatePool:
         weights: Weights = DEFAULT,
         grammar: Grammar | None = None,
         counts: RepositoryCounts | None = None,
+        *,
+        clues: Clues | None = None,
     ) -> None:
         self.notes: list[str] = []
         self.slots: dict[SlotKey, SlotItems] = {}
         self._weights, self._counts = weights, counts
         self._grammar = grammar
+        self._clues = clues or Clues()
+        usual = (
+            p * lift(kind, self._clues) for kind, p in PRIORS.items() if kind not in _ONLY_IF_NAMED
+        )
+        self._best_prior = math.log(max(usual))
+        """Hardly a template's log prior is above this: what a line not opened yet could hold."""
         self._heap: list[tuple[float, int, Item]] = []
         self._plain: list[tuple[float, int, Item]] = []
         """The same items in the order of templates and locations, whatever the model says."""
@@ -109,8 +119,10 @@ class CandidatePool:
             return [slots for key, slots in self.slots.items() if key not in known]
         made = []
         for statement in source.on_line(location.line):
-            site = Site(source, statement, scopes.at(statement, location.line), location.line)
-            made += [self._add(source, statement, location, p) for p in propose(site)]
+            scope = scopes.at(statement, location.line)
+            site = Site(source, statement, scope, location.line, self._clues)
+            fresh = last_of_all(site, propose(site))
+            made += [self._add(source, statement, location, p) for p in fresh]
         if self._counts is not None:
             self._count(made)
         return [slots for key, slots in self.slots.items() if key not in known]
@@ -121,7 +133,7 @@ class CandidatePool:
         if not self._waiting:
             return None
         counts = BOUND / 2 if self._counts is not None else None
-        return priority(self._waiting[-1].score, _BEST_PRIOR, None, counts, self._weights)
+        return priority(self._waiting[-1].score, self._best_prior, None, counts, self._weights)
 
     @property
     def best(self) -> float | None:

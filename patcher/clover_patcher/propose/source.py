@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from clover_engine.api import CancelToken, Engine
 from clover_patcher.locate.counts import RepositoryCounts
 from clover_patcher.locate.evidence import Evidence
+from clover_patcher.propose.clues import Clues, clues_in
 from clover_patcher.propose.grammar import Grammar
 from clover_patcher.propose.metered import MeteredEngine
 from clover_patcher.propose.pool import CandidatePool
@@ -79,6 +80,7 @@ class Templates:
                 unread=self._unread,
                 grammar=grammar,
                 counts=evidence.counts,
+                clues=clues_in(evidence, grammar.feature_version()),
             )
             yield from self._source.batches(evidence.deadline)
 
@@ -105,14 +107,17 @@ class CandidateSource:
         unread: Callable[[str], bool] | None = None,
         grammar: Grammar | None = None,
         counts: RepositoryCounts | None = None,
+        clues: Clues | None = None,
     ) -> None:
         """`unread` says of which paths the engine must see nothing; `grammar` judges syntax.
         `counts`: those of the snapshot; if they are not there yet, the first batch waits for
-        them a little."""
+        them a little. `clues`: what the failure says."""
         self._options = options or Options()
         if counts is not None and not counts.wait(self._options.counts_wait_s):
             counts = None
-        self.pool = CandidatePool(files, locations, self._options.weights, grammar, counts)
+        self.pool = CandidatePool(
+            files, locations, self._options.weights, grammar, counts, clues=clues
+        )
         self._cancel = cancel or CancelToken()
         if engine is not None and not isinstance(engine, MeteredEngine):
             engine = MeteredEngine(engine, self._cancel)

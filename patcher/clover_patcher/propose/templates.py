@@ -1,6 +1,6 @@
 """Enumerated edits of one line: what a programmer's small slip, undone, could look like.
 
-Rules live in `rules_*.py`. An expression rule gets a syntax node and yields new texts for it; a
+Rules live in `rules/`. An expression rule gets a syntax node and yields new texts for it; a
 statement rule yields whole lines to put in, or other changes of the line. Each edit has a kind;
 `PRIORS` says how often a repair is of that kind, and the weights of one kind's edits on a line
 share that probability among them. Nothing here knows whether an edit is any good.
@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 
 from tree_sitter import Node
 
+from clover_patcher.propose.clues import Clues, lift
 from clover_patcher.propose.names import Scope
 from clover_patcher.propose.syntax import Source, Statement, walk_header
 
@@ -62,8 +63,26 @@ PRIORS: dict[str, float] = {
     "line": 0.035,
     "syntax": 1.0,
     "enclose": 0.014,
+    "misspelt": 1.0,
+    "import": 0.6,
+    "signature": 0.6,
+    "affix": 0.15,
+    "default": 0.1,
+    "identity": 0.2,
+    "super": 0.05,
+    "lookup": 0.015,
+    "none": 0.01,
+    "fallback": 0.015,
+    "text": 0.02,
+    "await": 0.02,
+    "encoding": 0.02,
+    "exception": 0.05,
+    "result": 0.03,
+    "copy": 0.02,
+    "key": 0.02,
 }
-"""How often a one-line repair is of each kind; need not sum to one."""
+"""How often a one-line repair is of each kind; need not sum to one. The last ones are for slips
+that the failure itself names (`clues.py` lifts them) or that are seldom right as they stand."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +125,10 @@ class Proposal:
     log_prior: float = 0.0
 
 
+NOTHING = Clues()
+"""Of a failure that says nothing."""
+
+
 @dataclass(frozen=True, slots=True)
 class Site:
     """Where a rule is asked for edits."""
@@ -114,6 +137,7 @@ class Site:
     statement: Statement
     scope: Scope
     line: int
+    clues: Clues = NOTHING
 
     def text(self, node: Node) -> str:
         return self.source.text(node)
@@ -194,7 +218,7 @@ def propose(site: Site) -> list[Proposal]:
     found = [_proposal(site, c) for c in _expression_changes(site)]
     for rule in _STATEMENT:
         found.extend(rule(site))
-    return prioritised(found)
+    return prioritised(found, site.clues)
 
 
 def _expression_changes(site: Site) -> Iterator[Change]:
@@ -218,12 +242,13 @@ def _proposal(site: Site, c: Change) -> Proposal:
     return Proposal(c.start, c.end, c.new, c.kind, c.weight, slot, fill)
 
 
-def prioritised(found: list[Proposal]) -> list[Proposal]:
+def prioritised(found: list[Proposal], clues: Clues = NOTHING) -> list[Proposal]:
     """Gives each proposal its kind's probability times its share of it; best first."""
+    priors = {kind: PRIORS[kind] * lift(kind, clues) for kind in {p.kind for p in found}}
     totals: dict[str, float] = defaultdict(float)
     for proposal in found:
         totals[proposal.kind] += proposal.weight
     ranked = [
-        replace(p, log_prior=math.log(PRIORS[p.kind] * p.weight / totals[p.kind])) for p in found
+        replace(p, log_prior=math.log(priors[p.kind] * p.weight / totals[p.kind])) for p in found
     ]
     return sorted(ranked, key=lambda p: -p.log_prior)

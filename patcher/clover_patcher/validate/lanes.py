@@ -16,6 +16,7 @@ from clover_patcher.check.prepared import View
 from clover_patcher.check.runner import ProgramRunner
 from clover_patcher.check.runners import Runner, start_runner
 from clover_patcher.errors import Cancelled
+from clover_patcher.repository.scope import matching
 from clover_patcher.repository.workspace import Workspace
 from clover_patcher.request import FixRequest
 from clover_patcher.task import Task
@@ -67,7 +68,9 @@ class Lanes:
         return runner
 
     def _hopeless(self, outcome: Outcome, runner: Runner) -> str | None:
-        return why_hopeless(self._task.check, outcome, self._workspace.files, runner)
+        task, workspace = self._task, self._workspace
+        freed = (*task.paths, *matching(workspace.python_files, task.request.allow))
+        return why_hopeless(task.check, outcome, workspace.files, runner, freed)
 
     def _start(self, number: int) -> Runner:
         return self.runner(self._workspace.tree(number), self._stack)

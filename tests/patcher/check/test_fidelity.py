@@ -223,6 +223,23 @@ HOPELESS = [
     ("", "cd sub && make tset", "no folder"),
     ("", f"{sys.executable} -m no_such_module", "no module 'no_such_module'"),
     ("", "black --check .", "`black --check` says how files are laid out"),
+    ("", f"{CHECK} --no-such-option", "cannot run: .*unrecognized arguments: --no-such-option;"),
+    ("", "echo '[warn] Code style issues found in 2 files.' && false", "a formatter fails"),
+    ("", 'echo "x: No rule to make target $PWD/a, needed by b. Stop" && false', "target a, need"),
+    ("", "echo 'go: go.mod file not found in current directory' && false", "go to the folder"),
+    (
+        "import pytest\n\n@pytest.mark.slwo\ndef test_x():\n    pass\n",
+        f"{CHECK} --strict-markers",
+        "marker 'slwo', which does not exist",
+    ),
+    (
+        "raise ImportError('libGL.so.1: cannot open shared object file: No such file')\n",
+        CHECK,
+        "shared library libGL.so.1 is missing",
+    ),
+    ("", "ruff format --check .", "run `ruff format` without it"),
+    ("def test_x(:\n    pass\n", CHECK, r"test_program.py:\d+ does not parse \(invalid syntax\)"),
+    ("def test_x(no_fixture):\n    pass\n", CHECK, "asks for the fixture 'no_fixture', which"),
 ]
 
 
@@ -234,7 +251,8 @@ def test_what_no_edit_can_mend_ends_at_once(
     tool.parent.mkdir()
     tool.write_text("#!/bin/sh\necho would reformat program.py\nexit 1\n")
     tool.chmod(0o755)
-    monkeypatch.setenv("PATH", str(tool.parent), prepend=os.pathsep)
+    for folder in (os.path.dirname(sys.executable), str(tool.parent)):
+        monkeypatch.setenv("PATH", folder, prepend=os.pathsep)
     with pytest.raises(UsageError, match=said):
         run(more, {}, check)
 
@@ -247,8 +265,17 @@ def test_a_misspelt_import_of_the_program_is_not_hopeless(make_repo) -> None:
         root,
         {"test_program.py": "import program\n\n\ndef test_x():\n    assert program.dump(1) == '1'"},
     )
-    result = fix(FixRequest(root, CHECK, dry_run=True, jobs=1, budget_s=60))
-    assert result.status in ("fixed", "none_found", "budget")
+    result = fix(FixRequest(root, CHECK, dry_run=True, jobs=1))
+    assert result.status == "fixed"
+    assert "+import json as json\n" in result.patch.decode()
+
+
+def test_a_test_that_does_not_parse_is_mended_where_that_is_allowed(make_repo) -> None:
+    tests = "import program\n\n\ndef test_x(:\n    assert program.limit(60)\n"
+    root = make_repo({"program.py": PROGRAM, "test_program.py": tests})
+    request = FixRequest(root, CHECK, dry_run=True, jobs=1, allow=("test_program.py",))
+    result = fix(request)
+    assert (result.status, result.path) == ("fixed", "test_program.py")
 
 
 def test_an_installed_copy_under_test_is_told(make_repo, tmp_path: Path) -> None:

@@ -184,3 +184,19 @@ def test_a_program_that_runs_in_another_process_is_suspected_as_a_whole() -> Non
     arguments = (FAILED, coverage, ["a.py"], lambda path: path == "test_a.py", lambda _: CODE)
     assert [at.line for at in localise(*arguments)] == [2, 3, 1]
     assert localise(*arguments, elsewhere=False) == []
+
+
+def test_a_function_that_the_failure_speaks_of_is_suspicious() -> None:
+    for message in (
+        "first() takes 0 positional arguments but 1 was given",
+        "A.first() missing 1 required positional argument: 'values'",
+        "module 'a' has no attribute 'frist'",
+        "cannot import name 'first_' from 'a'",
+    ):
+        failure = TestFailure("t::x", "TypeError", message)
+        imported = _coverage("import:t", False, 2, 5, 17)
+        scores = _scores(_run(imported, failures=(failure,)))
+        assert scores[5] == 1.0
+        assert 17 not in scores or scores[17] < 0.5
+        failure = TestFailure("t::x", "TypeError", message, (Frame("a.py", 10, "f"),))
+        assert _scores(_run(imported, failures=(failure,)))[10] == 1.0  # the call itself is wrong
