@@ -23,7 +23,6 @@ from clover_lsp.completion.offers import Offer
 from clover_lsp.completion.prefetch import Prefetch
 from clover_lsp.connection.scheduler import Ticket
 from clover_lsp.context.types import Edit, Place
-from clover_lsp.documents.deletions import Deletions
 from clover_lsp.documents.documents import Snapshot
 from clover_lsp.documents.text import to_lf
 from clover_lsp.suggest.debounce import Debounce
@@ -75,7 +74,6 @@ class Completer:
     def __init__(self, server: CloverServer) -> None:
         self._server = server
         self._shown = Shown()
-        self._deletions = Deletions()
         self._debounce = Debounce()
         self._undecided: str | None = None
         self._prefetch = Prefetch(server, self._shown, find)
@@ -160,7 +158,7 @@ class Completer:
         self, question: Question, ticket: Ticket, measured: Measured
     ) -> Found | None:
         server = self._server
-        removed = self._deletions.recent(question.snapshot.uri, time.monotonic())
+        removed = server.buffers.log.removed(question.snapshot.uri)
         ask = Ask(question.place, question.popup, question.invoked, removed)
         engine = server.engine.interactive(question.place.language)
         computer = Computer(server.settings, server.context, engine)
@@ -207,7 +205,6 @@ class Completer:
 
     def _changed(self, before: Snapshot, after: Snapshot, edits: tuple[Edit, ...]) -> None:
         self._debounce.typed(time.monotonic())
-        self._deletions.changed(before, edits, time.monotonic())
         self._prefetch.changed(after)
         question = self._current.get(after.uri)
         if question is not None and question.typed_since(after.text) is None:
@@ -221,7 +218,6 @@ class Completer:
 
     def _closed(self, uri: str) -> None:
         self._server.tickets.end(uri)
-        self._deletions.forget(uri)
         self._shown.forget_document(uri)
         self._prefetch.stop()
 
