@@ -26,7 +26,8 @@ AT_THE_TOP = {
     "clover_engine.loading": "engine.load",
     **dict.fromkeys(
         (f"clover_engine.{n}" for n in
-         ("api", "errors", "folders", "gate", "generation", "validation")), "engine.api",
+         ("api", "errors", "folders", "gate", "generation", "languages", "line_ends",
+          "validation")), "engine.api",
     ),
     **dict.fromkeys(
         (f"clover_patcher.{n}" for n in
@@ -90,7 +91,7 @@ ROOMS: dict[str, str] = {
     "lsp.status": "",
     "lsp.settings": "engine.api engine.choice engine.clients",
     "lsp.context": ("engine.api engine.privacy patcher.types patcher.repository"),
-    "lsp.documents": "lsp.context",
+    "lsp.documents": "engine.api lsp.context",
     "lsp.isolated": "engine.api",
     "lsp.connection": "engine.api lsp.isolated",
     "lsp.suggest": "engine.api lsp.context",

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from lsprotocol import types
 
+from clover_engine.line_ends import to_lf
 from clover_lsp.completion.compute import Ask, Computer, Found
 from clover_lsp.completion.metrics import Measured
 from clover_lsp.completion.offers import Offer
@@ -24,7 +25,6 @@ from clover_lsp.completion.prefetch import Prefetch
 from clover_lsp.connection.scheduler import Ticket
 from clover_lsp.context.types import Edit, Place
 from clover_lsp.documents.documents import Snapshot
-from clover_lsp.documents.text import to_lf
 from clover_lsp.suggest.debounce import Debounce
 from clover_lsp.suggest.reuse import Remembered, Shown
 from clover_lsp.suggest.types import Popup

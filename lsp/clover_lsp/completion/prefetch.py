@@ -13,11 +13,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from clover_engine.line_ends import to_lf
 from clover_lsp.completion.compute import Ask, Computer, Found
 from clover_lsp.connection.scheduler import Ticket
 from clover_lsp.context.types import Place
 from clover_lsp.documents.documents import Snapshot
-from clover_lsp.documents.text import to_lf
 from clover_lsp.suggest.reuse import Remembered, Shown
 from clover_lsp.suggest.scene import accepted
 

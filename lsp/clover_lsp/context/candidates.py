@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
+from clover_engine.line_ends import to_lf
 from clover_engine.privacy.secrets import redact
 from clover_lsp.context.buffers import Buffer
 from clover_lsp.context.diff import Hunk
@@ -14,7 +15,6 @@ from clover_lsp.context.edits import Group
 from clover_lsp.context.focus import Focus, from_module
 from clover_lsp.context.known import Known, Sited
 from clover_lsp.context.languages import comment_mark, language_of
-from clover_lsp.context.paths import lf
 from clover_lsp.context.sources import distance, read
 from clover_lsp.context.store import Reader
 from clover_lsp.context.symbols import identifiers, word_hash
@@ -221,7 +221,7 @@ def edits(groups: Sequence[tuple[str, Group]]) -> list[ScoredSnippet]:
             score = round(3.0 - 0.3 * age, 3)
             found.append(
                 ScoredSnippet(
-                    redact(lf(after)), path, group.first_line, "edit", score, "just edited"
+                    redact(to_lf(after)), path, group.first_line, "edit", score, "just edited"
                 )
             )  # fmt: skip
     return found

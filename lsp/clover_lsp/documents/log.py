@@ -11,10 +11,10 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+from clover_engine.line_ends import to_lf
 from clover_lsp.context.edits import GROUP_LINES, GROUP_S
 from clover_lsp.context.types import Edit, Problem
 from clover_lsp.documents.documents import Snapshot
-from clover_lsp.documents.text import to_lf
 
 FORMER = 64
 FORMER_S = 600.0

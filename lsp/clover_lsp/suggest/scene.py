@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import lru_cache
 
+from clover_engine.line_ends import to_lf
 from clover_lsp.context.types import Place
 from clover_lsp.suggest.brackets import State, after_cursor, before_cursor, scan, unclosed
 from clover_lsp.suggest.languages import Language, language
@@ -17,7 +18,6 @@ from clover_lsp.suggest.text import (
     last_line,
     line_above,
     lines_below,
-    to_lf,
 )
 from clover_lsp.suggest.types import Popup
 

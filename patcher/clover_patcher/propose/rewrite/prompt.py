@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass
 
+from clover_engine.line_ends import to_lf
 from clover_patcher.locate.evidence import Evidence
 from clover_patcher.propose.rewrite.functions import Function, functions, language_of
 from clover_patcher.types import Outcome, TestFailure
@@ -134,7 +135,7 @@ def _tests(evidence: Evidence, withheld: Callable[[str], bool]) -> list[tuple[st
             continue
         path, name = where
         try:
-            text = evidence.read(path).decode("utf-8", "replace").replace("\r\n", "\n")
+            text = to_lf(evidence.read(path).decode("utf-8", "replace"))
         except (OSError, KeyError):
             continue
         code = text.encode()
