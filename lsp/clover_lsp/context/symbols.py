@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from clover_lsp.context.languages import load
+from clover_lsp.context.grammars import load
 
 if TYPE_CHECKING:
     from tree_sitter import Node

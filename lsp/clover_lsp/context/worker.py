@@ -29,7 +29,7 @@ from typing import Any
 
 from clover_engine.privacy.ignore import IgnoreRules
 from clover_engine.privacy.secrets import has_secret
-from clover_lsp.context.languages import language_of
+from clover_lsp.context.grammars import grammar_of
 from clover_lsp.context.store import Writer
 from clover_lsp.context.symbols import Symbols, grams, parse, unfit
 from clover_lsp.context.walk import MAX_FILES, Found, folders, walk
@@ -150,7 +150,7 @@ class Worker:
             self.writer.drop([path])
             return
         kept = (stat.st_mtime_ns, stat.st_size)
-        language = language_of(path)
+        language = grammar_of(path)
         if not data or unfit(data):
             self.writer.put(path, kept, language, False, Symbols(), grams(b""))
             return

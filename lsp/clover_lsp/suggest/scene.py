@@ -8,7 +8,7 @@ from functools import lru_cache
 from clover_engine.line_ends import to_lf
 from clover_lsp.context.types import Place
 from clover_lsp.suggest.brackets import State, after_cursor, before_cursor, scan, unclosed
-from clover_lsp.suggest.languages import Language, language
+from clover_lsp.suggest.syntax import Syntax, syntax_of
 from clover_lsp.suggest.text import (
     Indentation,
     first_line,
@@ -30,7 +30,7 @@ class Scene:
     after: str
     identifier: str
     """The client's language id."""
-    language: Language
+    language: Syntax
     line_before: str
     line_after: str
     above: str
@@ -63,7 +63,7 @@ class Scene:
 def scene(place: Place) -> Scene:
     """The scene of a place. Takes well under a millisecond, whatever the document's size."""
     before, after = to_lf(place.prefix), to_lf(place.suffix)
-    lang = language(place.language)
+    lang = syntax_of(place.language)
     line_before, line_after = last_line(before), first_line(after)
     state, indents = before_cursor(before, lang)
     pending = after_cursor(after, lang, state.quote)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from clover_engine.line_ends import to_lf
 from clover_patcher.locate.evidence import Evidence
-from clover_patcher.propose.rewrite.functions import Function, functions, language_of
+from clover_patcher.propose.rewrite.functions import Function, functions, grammar_of
 from clover_patcher.types import Outcome, TestFailure
 
 _FROM = re.compile(r"^from\s+([\w.]+)\s+import\s+([^\n]+)", re.MULTILINE)
@@ -51,7 +51,7 @@ def suspects(evidence: Evidence, texts: Mapping[str, str]) -> list[Shown]:
     found: dict[tuple[str, str], Shown] = {}
     for at in evidence.locations:
         text = texts.get(at.path)
-        language = language_of(at.path, (text or "").encode().split(b"\n", 1)[0])
+        language = grammar_of(at.path, (text or "").encode().split(b"\n", 1)[0])
         if text is None or language is None:
             continue
         code = text.encode()
@@ -139,7 +139,7 @@ def _tests(evidence: Evidence, withheld: Callable[[str], bool]) -> list[tuple[st
         except (OSError, KeyError):
             continue
         code = text.encode()
-        for function in functions(language_of(path) or "python", code):
+        for function in functions(grammar_of(path) or "python", code):
             if function.name == name and not function.is_class:
                 start = code.rfind(b"\n", 0, function.outer_start) + 1
                 shown = code[start : function.outer_end].decode()
@@ -165,7 +165,7 @@ def _signatures(
     found: list[str] = []
     own = list(dict.fromkeys(one.path for one in shown))
     for path in [*own, *_imported(evidence, own, called)]:
-        if withheld(path) or language_of(path) != "python":
+        if withheld(path) or grammar_of(path) != "python":
             continue
         try:
             code = evidence.sources.get(path) or evidence.read(path)
@@ -194,7 +194,7 @@ def _imported(evidence: Evidence, paths: Sequence[str], called: Set[str]) -> lis
 
 
 def _fence(code: str, path: str) -> str:
-    return f"```{language_of(path) or ''}\n{code.rstrip(chr(10))}\n```"
+    return f"```{grammar_of(path) or ''}\n{code.rstrip(chr(10))}\n```"
 
 
 def _cut(text: str, limit: int) -> str:
