@@ -9,7 +9,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import hypothesis
 import pytest
+
+hypothesis.settings.register_profile(
+    "any machine", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+)
+hypothesis.settings.load_profile("any machine")
 
 FIXTURES = Path(__file__).parent / "fixtures"
 LONG = ("tests/serving/", "tests/llamacpp/", "tests/editors/test_vscode")

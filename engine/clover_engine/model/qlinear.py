@@ -80,20 +80,25 @@ class Fbgemm(IntegerProduct):
 
 
 class OneDnn(IntegerProduct):
-    """The same with one more pass over the activations."""
+    """The same with one more pass over the activations and one over the result.
+
+    The library only sums: its kernels for few and for many rows apply scales in different orders,
+    and a row's result must not depend on how many rows there are.
+    """
 
     def pack(self, codes: Tensor, scales: Tensor) -> None:
-        self._scales = scales
+        self._scales = scales / self.levels
+        self._ones = torch.ones_like(scales)
         self._zeros = torch.zeros(len(scales), dtype=torch.int32)
         self._packed = torch.ops.onednn.qlinear_prepack(codes, [16, codes.shape[1]])
 
     def multiply(self, x: Tensor) -> Tensor:
         codes = (x * self.levels).add_(self.zero).round_().to(torch.uint8)
         out: Tensor = torch.ops.onednn.qlinear_pointwise(
-            codes, 1.0 / self.levels, self.zero, self._packed, self._scales, self._zeros,
+            codes, 1.0, self.zero, self._packed, self._ones, self._zeros,
             None, 1.0, 0, torch.float32, "none", [], "",
         )  # fmt: skip
-        return out
+        return out.mul_(self._scales)
 
 
 class PackedFourBits:

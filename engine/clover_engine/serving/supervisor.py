@@ -24,6 +24,8 @@ from typing import IO
 TAIL = 15
 _POLL_S = 0.25
 _LONGEST_LINE = 4000
+_KILLED_S = 10.0
+"""How long a killed process may take to be gone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,16 +190,17 @@ class Supervisor:
 
     def _end(self, process: subprocess.Popen[bytes]) -> None:
         """Nothing of the group is left when this returns."""
-        if not _alive(process):
-            return
-        _signal(process.pid, signal.SIGTERM)
-        end = time.monotonic() + self._limits.grace_s
-        while time.monotonic() < end and _alive(process) and not self._at_once.is_set():
-            time.sleep(0.05)
-        _signal(process.pid, signal.SIGKILL)
-        end = time.monotonic() + 10.0
-        while time.monotonic() < end and _alive(process):
-            time.sleep(0.05)
+        if _alive(process):
+            _signal(process.pid, signal.SIGTERM)
+            end = time.monotonic() + self._limits.grace_s
+            while time.monotonic() < end and _alive(process) and not self._at_once.is_set():
+                time.sleep(0.05)
+            _signal(process.pid, signal.SIGKILL)
+            end = time.monotonic() + _KILLED_S
+            while time.monotonic() < end and _alive(process):
+                time.sleep(0.05)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(_KILLED_S)  # it may have ended just after it was last asked
 
 
 def _own_certificate() -> ssl.SSLContext:

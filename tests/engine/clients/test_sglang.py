@@ -183,7 +183,9 @@ def test_what_the_server_aborts(engine: SGLangEngine, server: FakeServer) -> Non
 
 @given(text=st.text(alphabet="ab \n漢é", min_size=1, max_size=4), context=st.integers(100, 700))
 @settings(
-    max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=8,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 def test_every_prompt_fits(text: str, context: int, server: FakeServer) -> None:
     """However long the text, the server never has to refuse it."""
@@ -201,7 +203,9 @@ IDS = re.compile(r'"(input_ids|stop_token_ids|token_ids_logprob|logit_bias|label
 
 @given(data=st.data())
 @settings(
-    max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=12,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 def test_no_token_id_ever_leaves(
     data: st.DataObject, engine: SGLangEngine, server: FakeServer

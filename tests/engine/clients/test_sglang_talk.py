@@ -57,7 +57,9 @@ def test_thinking_between_marks(opens_thinking: bool, server: FakeServer) -> Non
 
 @given(stop=st.text(alphabet="retun ab+", min_size=1, max_size=4))
 @settings(
-    max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=15,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 def test_an_answer_ends_before_a_stop_string(
     stop: str, engine: SGLangEngine, server: FakeServer

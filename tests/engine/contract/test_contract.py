@@ -130,7 +130,7 @@ def test_any_text_around_the_hole(prefix: str, suffix: str, subject: Subject) ->
 @settings(
     max_examples=12,
     deadline=None,
-    suppress_health_check=[HealthCheck.function_scoped_fixture],
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 @given(
     prefix=st.text(max_size=60),

@@ -276,10 +276,16 @@ def test_an_own_head_is_quantised_apart(lively: Lively, tmp_path: Path) -> None:
     model = lively_model(CONFIG.with_(tie_word_embeddings=False), lively)
     save_model(model, tmp_path / "plain")
     command.quantize(tmp_path / "plain", tmp_path / "q", ROWS8)
-    found, plain = logits(load_model(tmp_path / "q")), logits(model)
-    # 0.0515 for these weights on one processor, the same before and after the rooms were moved;
-    # other random weights gave 0.05 to 0.26, so this bound holds for this seed only.
-    assert float((found - plain).norm() / plain.norm()) < 0.06
+    packed = load_model(tmp_path / "q")
+    for found, plain in (
+        (packed.lm_head(torch.eye(CONFIG.hidden_size)).T, model.lm_head.weight),
+        (
+            packed.model.embed_tokens(torch.arange(CONFIG.vocab_size)),
+            model.model.embed_tokens.weight,
+        ),
+    ):
+        step = plain.abs().amax(1, keepdim=True) / 127
+        assert bool(((found - plain).abs() <= 0.5001 * step).all())
 
 
 # ---- what can be wrong --------------------------------------------------------------------------
