@@ -38,7 +38,7 @@ from clover_patcher.repository.permission import Permission
 from clover_patcher.repository.workspace import Workspace
 from clover_patcher.request import FixRequest, FixResult, FixStatus
 from clover_patcher.stopping import LinkedToken, stopped_by
-from clover_patcher.task import Task, stopped
+from clover_patcher.task.task import Task, stopped
 from clover_patcher.types import Outcome
 from clover_patcher.validate.acceptance import Acceptance
 from clover_patcher.validate.choice import Passing

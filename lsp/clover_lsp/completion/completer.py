@@ -13,12 +13,12 @@ import logging
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from lsprotocol import types
 
 from clover_engine.line_ends import to_lf
 from clover_lsp.completion.compute import Ask, Computer, Found
+from clover_lsp.completion.host import Host
 from clover_lsp.completion.metrics import Measured
 from clover_lsp.completion.offers import Offer
 from clover_lsp.completion.prefetch import Prefetch
@@ -28,9 +28,6 @@ from clover_lsp.documents.documents import Snapshot
 from clover_lsp.suggest.debounce import Debounce
 from clover_lsp.suggest.reuse import Remembered, Shown
 from clover_lsp.suggest.types import Popup
-
-if TYPE_CHECKING:
-    from clover_lsp.server import CloverServer
 
 log = logging.getLogger(__name__)
 
@@ -71,7 +68,7 @@ class Answer:
 class Completer:
     """One for all documents of a server."""
 
-    def __init__(self, server: CloverServer) -> None:
+    def __init__(self, server: Host) -> None:
         self._server = server
         self._shown = Shown()
         self._debounce = Debounce()

@@ -74,16 +74,16 @@ def scene(place: Place) -> Scene:
     return Scene(
         before,
         after,
-        place.language,
-        lang,
-        line_before,
-        line_after,
-        line_above(before),
-        below,
-        indentation(before, after, lang.indent),
-        state,
-        len(pending),
-        unclosed(open_here, indents, pending, below),
+        identifier=place.language,
+        language=lang,
+        line_before=line_before,
+        line_after=line_after,
+        above=line_above(before),
+        below=below,
+        indentation=indentation(before, after, lang.indent),
+        state=state,
+        pending=len(pending),
+        missing=unclosed(open_here, indents, pending, below),
     )
 
 

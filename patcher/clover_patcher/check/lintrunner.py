@@ -17,7 +17,7 @@ from pathlib import Path
 
 from clover_patcher.check.command import Check
 from clover_patcher.check.editing import Editor
-from clover_patcher.check.fork.client import Job, Reply, ServerLost, ServerOptions
+from clover_patcher.check.forkserver import Job, Reply, ServerLost, ServerOptions
 from clover_patcher.check.lint_output import Finding, read_findings
 from clover_patcher.check.lints import SCRATCH, Linter
 from clover_patcher.check.prepared import Prepared, View

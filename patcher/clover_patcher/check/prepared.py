@@ -8,7 +8,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from clover_patcher.check.fork.client import ForkServer, ServerOptions
+from clover_patcher.check.forkserver import ForkServer, ServerOptions
 from clover_patcher.errors import Cancelled
 
 

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from clover_patcher.check.command import Check
 from clover_patcher.check.editing import Editor, drop_bytecode
-from clover_patcher.check.fork.client import Job, Reply, ServerLost, ServerOptions
+from clover_patcher.check.forkserver import Job, Reply, ServerLost, ServerOptions
 from clover_patcher.check.prepared import Prepared, View
 from clover_patcher.check.programs import read_programs, started_script
 from clover_patcher.check.runs import CoverageLog, Tally, tail

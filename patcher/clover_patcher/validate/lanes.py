@@ -18,7 +18,7 @@ from clover_patcher.check.runners import Runner, start_runner
 from clover_patcher.errors import Cancelled
 from clover_patcher.repository.workspace import Workspace
 from clover_patcher.request import FixRequest
-from clover_patcher.task import Task
+from clover_patcher.task.task import Task
 from clover_patcher.types import Edit, Outcome
 
 _MAX_JOBS = 2

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from clover_patcher.check.lints import check_for
 from clover_patcher.errors import UsageError
-from clover_patcher.locate.tracebacks import named_tests
+from clover_patcher.task.tracebacks import named_tests
 from clover_patcher.types import Diagnostic
 
 
