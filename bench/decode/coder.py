@@ -31,8 +31,7 @@ from bench.suggest.holes import Hole, holes
 
 from clover_engine.api import InfillRequest
 from clover_engine.checkpoint.catalog import OFFERED
-from clover_engine.clients.fim import TEMPLATES
-from clover_engine.clients.fim import Hole as Layout
+from clover_engine.clients.fim import TEMPLATES, FimParts
 
 BEFORE, AFTER, ITEM, MORE = 1600, 400, 16, 24
 Sample = dict[str, Any]
@@ -61,7 +60,7 @@ class Llama:
         self.server = LlamaServer(program, threads, OFFERED[name].path)
 
     def ask(self, prefix: str, suffix: str, tokens: int) -> tuple[str, int, int]:
-        prompt = TEMPLATES["qwen"].prompt(Layout(prefix, suffix))
+        prompt = TEMPLATES["qwen"].prompt(FimParts(prefix, suffix))
         done = self.server.complete(prompt, tokens, ignore_eos=False)
         timings = done["timings"]
         return done["content"], timings["prompt_n"], timings["predicted_n"]

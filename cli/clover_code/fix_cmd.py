@@ -366,11 +366,11 @@ def _print_prediction(result: FixResult, instance_id: str) -> None:
     output.print_json(line)
 
 
-def _write_json(path: Path, said: dict[str, Any]) -> None:
+def _write_json(path: Path, data: dict[str, Any]) -> None:
     if path == _STDOUT:
-        output.print_json(said)
+        output.print_json(data)
     else:
-        _write(path, json.dumps(said, indent=2).encode() + b"\n")
+        _write(path, json.dumps(data, indent=2).encode() + b"\n")
 
 
 def _write(path: Path, data: bytes) -> None:

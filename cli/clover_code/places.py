@@ -29,7 +29,7 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True)
-class Hole:
+class CursorText:
     """The text around the place, with ``\\n`` line ends, and the file's own line end."""
 
     prefix: str
@@ -68,7 +68,7 @@ def read_text(place: Place) -> str:
     return text
 
 
-def cut(text: str, place: Place) -> Hole:
+def cut(text: str, place: Place) -> CursorText:
     """Divides the text at the place."""
     starts = line_starts(text)
     if place.line > len(starts):
@@ -84,4 +84,4 @@ def cut(text: str, place: Place) -> Hole:
     at = start + place.column - 1
     prefix, suffix = to_lf(text[:at]), to_lf(text[at:])
     crlf = text.count("\r\n")
-    return Hole(prefix, suffix, "\r\n" if crlf > text.count("\n") - crlf else "\n")
+    return CursorText(prefix, suffix, "\r\n" if crlf > text.count("\n") - crlf else "\n")

@@ -18,7 +18,7 @@ from clover_patcher.check.runners import Runner, cautions
 from clover_patcher.deliver.commit import require_committable
 from clover_patcher.deliver.deliver import deliver
 from clover_patcher.deliver.journal import Journal
-from clover_patcher.deliver.message import Story
+from clover_patcher.deliver.message import FixSummary
 from clover_patcher.deliver.recovery import settle
 from clover_patcher.edits import FileChange
 from clover_patcher.ending import ENDINGS, Report, changes_of
@@ -249,8 +249,8 @@ class _Repair:
         if mine := [one.path for one in changed if one.path in different]:
             raise TreeChanged(f"{mine[0]} changed meanwhile: the patch was not applied")
         place, origin = f"{about['path']}:{about['line']}", about["origin"]
-        story = Story.of(why, task.check.display, place, origin.words)
-        done = deliver(task.repository, changed, story, commit=task.request.commit)
+        summary = FixSummary.of(why, task.check.display, place, origin.words)
+        done = deliver(task.repository, changed, summary, commit=task.request.commit)
         self.report.notes += done.notes
         more = {"applied": True, "fix_id": done.id, "commit": done.commit}
         return self.report.result("fixed", done.exit_code, **about, **more)

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from lsprotocol import types
 
 from clover_engine.line_ends import to_lf
-from clover_lsp.completion.compute import Ask, Computer, Found
+from clover_lsp.completion.compute import Ask, Computer, Suggested
 from clover_lsp.completion.host import Host
 from clover_lsp.completion.metrics import Measured
 from clover_lsp.completion.offers import Offer
@@ -130,7 +130,7 @@ class Completer:
             return []
         return self._checked(question, found, measured)
 
-    def _checked(self, question: Question, found: Found, measured: Measured) -> list[Answer]:
+    def _checked(self, question: Question, found: Suggested, measured: Measured) -> list[Answer]:
         """Drops what the document has outgrown; what was typed through meanwhile stays."""
         current = self._server.documents.get(question.snapshot.uri)
         typed = None if current is None else question.typed_since(current.text)
@@ -153,7 +153,7 @@ class Completer:
 
     async def _compute(
         self, question: Question, ticket: Ticket, measured: Measured
-    ) -> Found | None:
+    ) -> Suggested | None:
         server = self._server
         removed = server.buffers.log.removed(question.snapshot.uri)
         ask = Ask(question.place, question.popup, question.invoked, removed)
@@ -227,15 +227,15 @@ def lf(place: Place) -> Place:
     return Place(place.uri, place.language, prefix, suffix, place.version)
 
 
-def find(computer: Computer, ask: Ask, ticket: Ticket) -> Found:
+def find(computer: Computer, ask: Ask, ticket: Ticket) -> Suggested:
     """The computation on a worker thread; nothing where the ticket ended before it began."""
-    found = Found() if ticket.is_over else computer.find(ask, ticket.cancel)
+    found = Suggested() if ticket.is_over else computer.find(ask, ticket.cancel)
     if not found.suggestions and found.reason:
         log.info("no suggestion: %s", found.reason)
     return found
 
 
-def _measure(ticket: Ticket, measured: Measured, work: asyncio.Future[Found]) -> None:
+def _measure(ticket: Ticket, measured: Measured, work: asyncio.Future[Suggested]) -> None:
     if work.cancelled() or work.exception() is not None:
         return
     found = work.result()

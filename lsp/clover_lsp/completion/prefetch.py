@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from clover_engine.line_ends import to_lf
-from clover_lsp.completion.compute import Ask, Computer, Found
+from clover_lsp.completion.compute import Ask, Computer, Suggested
 from clover_lsp.completion.host import Host
 from clover_lsp.connection.scheduler import Ticket
 from clover_lsp.context.types import Place
@@ -24,7 +24,7 @@ from clover_lsp.suggest.scene import accepted
 DELAY_S = 0.15
 """After an offer; who goes on typing by then is not waiting for the suggestion after it."""
 
-Find = Callable[[Computer, Ask, Ticket], Found]
+Find = Callable[[Computer, Ask, Ticket], Suggested]
 
 
 @dataclass(slots=True)

@@ -197,9 +197,9 @@ def _add_diagnostics(found: Lines, diagnostics: Iterable[Diagnostic]) -> None:
         suspicion.add(_DIAGNOSED / (1 + number / 100), _diagnosis(said))
 
 
-def _diagnosis(said: Diagnostic) -> str:
-    who = " ".join(word for word in (said.source, said.code) if word) or "a diagnostic"
-    return f"{who} says: {said.message}" if said.message else f"named by {who}"
+def _diagnosis(diagnostic: Diagnostic) -> str:
+    who = " ".join(word for word in (diagnostic.source, diagnostic.code) if word) or "a diagnostic"
+    return f"{who} says: {diagnostic.message}" if diagnostic.message else f"named by {who}"
 
 
 def _add_neighbours(found: Lines, shapes: Mapping[str, _Shape]) -> None:

@@ -16,8 +16,8 @@ def implied_check(diagnostics: Iterable[Diagnostic], traceback: str, cwd: str) -
 
     Raises `UsageError` where nothing says how to validate a patch.
     """
-    for said in diagnostics:
-        if (command := check_for(said, cwd)) is not None:
+    for diagnostic in diagnostics:
+        if (command := check_for(diagnostic, cwd)) is not None:
             return command
     if words := named_tests(traceback):
         return shlex.join(words)
