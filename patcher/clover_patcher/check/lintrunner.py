@@ -16,8 +16,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from clover_patcher.check.command import Check
-from clover_patcher.check.editing import Editor
-from clover_patcher.check.forkserver import Job, Reply, ServerLost, ServerOptions
+from clover_patcher.check.forkserver import Job, Reply, ServerLost
 from clover_patcher.check.lint_output import Finding, read_findings
 from clover_patcher.check.lints import SCRATCH, Linter
 from clover_patcher.check.prepared import Prepared, View
@@ -65,28 +64,26 @@ class LintRunner(Prepared):
         only: Sequence[Diagnostic] = (),
     ) -> None:
         assert check.linter is not None, "not a linter's command"
-        self.check = check
         self.linter: Linter = check.linter
-        self.worktree = worktree.resolve()
-        self.timeout_s = timeout_s
         self.only = tuple(only)
-        self.imported_outside: tuple[str, ...] = ()
         self.targets: tuple[Diagnostic, ...] = ()
         """What the baseline reports and a candidate must remove; empty before the baseline."""
         folder = Path(tempfile.mkdtemp(prefix="", dir=tmp))
         argv = tuple(word.replace(SCRATCH, str(folder)) for word in self.linter.argv)
-        original = original_root.resolve() if original_root is not None else None
-        view = view or View()
-        check = replace(check, argv=argv)
-        options = ServerOptions(check, self.worktree, folder, original, not view.network, cwd)
-        options = replace(options, left_out=view.left_out, loopback=view.loopback)
-        self._original = original
-        self._editor = Editor(self.worktree)
         self._fixes: list[tuple[Diagnostic, tuple[Replacement, ...]]] = []
         self._before: Counter[Key] = Counter()
         self._codes: frozenset[int] = frozenset({0})
         self._seconds = 0.0
-        super().__init__(options, folder, view)
+        super().__init__(
+            replace(check, argv=argv),
+            worktree,
+            tmp=folder,
+            timeout_s=timeout_s,
+            original_root=original_root,
+            cwd=cwd,
+            view=view,
+        )
+        self.check = check
 
     @property
     def failing(self) -> tuple[str, ...]:

@@ -12,6 +12,7 @@ import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.engine.layers import layer_parts
 from torch import Tensor
 
 from clover_engine.api import InfillRequest
@@ -54,8 +55,7 @@ def config(layers: str = "ga", **changes: Any) -> CloverConfig:
 @st.composite
 def configs(draw: st.DrawFn) -> CloverConfig:
     """Our own hybrids and Llama- or Qwen-shaped models, none of their sizes a multiple of much."""
-    flag, small = st.booleans(), st.integers(1, 2)
-    kv_heads, key_heads = draw(small), draw(small)
+    kv_heads = draw(st.integers(1, 2))
     return config(
         draw(st.text("ga", min_size=1, max_size=3)),
         hidden_size=draw(st.sampled_from([6, 10, 64])),
@@ -63,20 +63,9 @@ def configs(draw: st.DrawFn) -> CloverConfig:
         num_attention_heads=kv_heads * draw(st.integers(1, 3)),
         num_key_value_heads=kv_heads,
         head_dim=draw(st.sampled_from([4, 12, 64])),
-        partial_rotary_factor=draw(st.sampled_from([0.5, 1.0])),
-        attention_bias=draw(flag),
-        output_bias=draw(flag),
-        output_gate=draw(flag),
-        qk_norm=draw(flag),
-        norm_unit_offset=draw(flag),
-        tie_word_embeddings=draw(flag),
-        linear_num_key_heads=key_heads,
-        linear_num_value_heads=key_heads * draw(small),
-        linear_key_head_dim=draw(st.integers(2, 5)),
-        linear_value_head_dim=draw(st.integers(2, 5)),
-        linear_conv_kernel_dim=draw(st.integers(2, 5)),
-        mask_embedding=draw(flag),
+        mask_embedding=draw(st.booleans()),
         mask_token_id=draw(st.sampled_from([None, 3])),
+        **layer_parts(draw),
     )
 
 

@@ -12,6 +12,7 @@ import pytest
 import torch
 from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
+from tests.engine.layers import layer_parts
 from torch import Tensor
 
 from clover_engine.checkpoint.weights import load_model, save_model
@@ -77,30 +78,18 @@ def ids(*shape: int, seed: int = 0, mask: bool = False) -> Tensor:
 
 @st.composite
 def configs(draw: st.DrawFn) -> CloverConfig:
-    flag, small = st.booleans(), st.integers(1, 2)
-    kv_heads, key_heads = draw(small), draw(small)
+    kv_heads = draw(st.integers(1, 2))
     return hybrid_config(
         draw(st.text("ga", min_size=1, max_size=3)),
         hidden_size=draw(st.sampled_from([6, 10])),
-        num_attention_heads=kv_heads * draw(small),
+        num_attention_heads=kv_heads * draw(st.integers(1, 2)),
         num_key_value_heads=kv_heads,
         head_dim=draw(st.sampled_from([4, 8])),
         rope_theta=draw(st.sampled_from([100.0, 10_000.0])),
-        partial_rotary_factor=draw(st.sampled_from([0.5, 1.0])),
-        attention_bias=draw(flag),
-        output_bias=draw(flag),
-        output_gate=draw(flag),
-        qk_norm=draw(flag),
-        norm_unit_offset=draw(flag),
-        tie_word_embeddings=draw(flag),
-        linear_num_key_heads=key_heads,
-        linear_num_value_heads=key_heads * draw(small),
-        linear_key_head_dim=draw(st.integers(2, 4)),
-        linear_value_head_dim=draw(st.integers(2, 5)),
-        linear_conv_kernel_dim=draw(st.integers(2, 4)),
         num_experts=draw(st.sampled_from([0, 3])),
         shared_expert_intermediate_size=draw(st.sampled_from([0, 3])),
-        norm_topk_prob=draw(flag),
+        norm_topk_prob=draw(st.booleans()),
+        **layer_parts(draw),
     )
 
 
