@@ -21,7 +21,13 @@ hypothesis.settings.load_profile("any machine")
 
 FIXTURES = Path(__file__).parent / "fixtures"
 LONG = ("tests/serving/", "tests/llamacpp/", "tests/editors/test_vscode")
-LONG_SUBJECTS = ("sglang-clover", "sglang-sdar", "sglang-autoregressive", "llamacpp")
+LONG_SUBJECTS = (
+    "sglang-clover",
+    "sglang-sdar",
+    "sglang-autoregressive",
+    "llamacpp",
+    "openai-llama-server",
+)
 """Lanes that start real servers and editors: `make test-long`. All else is `make test`."""
 
 

@@ -11,19 +11,19 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from clover_code.errors import UserError
+from clover_engine.choice.wanted import SERVERS
 
 if TYPE_CHECKING:
     from clover_engine.api import Engine
     from clover_engine.choice.wanted import Wanted
 
-SERVERS = ("sglang", "llamacpp")
 ENGINES = ("auto", "embedded", *SERVERS, "none")
 
 ENVIRONMENT = """\
-CLOVER_SGLANG_URL or CLOVER_LLAMACPP_URL names a model server, as --engine-url does;
-CLOVER_SGLANG_API_KEY or CLOVER_LLAMACPP_API_KEY is its key. Code is sent to that server, secrets
-inside of it are not, nor are files that hold secrets or are ignored. While it is away, the embedded
-model answers.
+CLOVER_SGLANG_URL, CLOVER_LLAMACPP_URL or CLOVER_OPENAI_URL (Ollama, LM Studio, vLLM, a service)
+names a model server, as --engine-url does; the same names with API_KEY and MODEL are its key and
+its model. Code is sent to that server, secrets inside of it are not, nor are files that hold
+secrets or are ignored. While it is away, the embedded model answers.
 """
 
 
@@ -38,20 +38,21 @@ def add_engine_arguments(
         "--engine",
         choices=choices,
         default=default,
-        help=f"{what}; auto: the server that CLOVER_SGLANG_URL or CLOVER_LLAMACPP_URL names, else "
-        "the embedded one" + ("; none: no model" if "none" in choices else ""),
+        help=f"{what}; auto: the server that CLOVER_SGLANG_URL, CLOVER_LLAMACPP_URL or "
+        "CLOVER_OPENAI_URL names, else the embedded one"
+        + ("; none: no model" if "none" in choices else ""),
     )
     parser.add_argument(
         "--engine-url",
         metavar="URL",
-        help="where the server of --engine sglang or llamacpp listens; code is sent there",
+        help="where the server of --engine sglang, llamacpp or openai listens; code is sent there",
     )
 
 
 def chosen_settings(args: argparse.Namespace) -> dict[str, Any]:
     """The settings that the arguments stand for; empty where there are none."""
     if args.engine_url is not None and args.engine not in SERVERS:
-        raise UserError("--engine-url is a server's: add --engine sglang or --engine llamacpp")
+        raise UserError(f"--engine-url is a server's: add --engine {', '.join(SERVERS)}")
     chosen: dict[str, Any] = {} if args.engine is None else {"engine": args.engine}
     if args.engine_url is not None:
         chosen[args.engine] = {"url": _require_address(args.engine_url)}
@@ -79,8 +80,8 @@ def wanted_by(args: argparse.Namespace) -> Wanted:
     chosen = chosen_settings(args)
     servers = {name: WantedServer(**chosen[name]) for name in SERVERS if name in chosen}
     wanted = Wanted(chosen.get("engine", "auto"), **servers)
-    name = wanted.engine
-    if (name == "sglang" or name == "llamacpp") and configured(name, wanted, os.environ) is None:
+    name = next((each for each in SERVERS if each == wanted.engine), None)
+    if name and configured(name, wanted, os.environ) is None:
         raise UserError(
             f"--engine {name} needs the server's address: add --engine-url URL, or set "
             f"CLOVER_{name.upper()}_URL"

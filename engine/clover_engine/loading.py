@@ -114,12 +114,14 @@ def load(
     expert_budget_bytes: int | None = None,
     threads: int = 0,
     api_key: str | None = None,
+    model: str = "",
 ) -> LoadedModel:
     """A checkpoint's folder, a GGUF file, or the name of a model that `clover-code model` lists,
     loaded into this process; or a server's address.
 
-    Addresses: ``sglang:http://HOST:30000`` (``http://…`` alone means SGLang) and
-    ``llamacpp:http://HOST:8080``, with `api_key` where it wants one. For a checkpoint: `device` and
+    Addresses: ``sglang:http://HOST:30000`` (``http://…`` alone means SGLang),
+    ``llamacpp:http://HOST:8080`` and ``openai:http://HOST:11434`` (Ollama, LM Studio, vLLM), with
+    `api_key` where it wants one and `model` where it has several. For a checkpoint: `device` and
     `dtype` as torch names them ("cuda", "bfloat16"), `threads` of torch (0: its own choice), and
     how many bytes of a mixture's experts stay on the device, the others in host memory (None: all).
     Raises CheckpointError, or EngineUnavailable for a bad address.
@@ -131,11 +133,15 @@ def load(
     if kind == "sglang" and "://" in address:
         from clover_engine.clients.sglang import SGLangEngine
 
-        return LoadedModel(SGLangEngine(address, api_key=api_key))
+        return LoadedModel(SGLangEngine(address, api_key=api_key, model=model))
     if kind == "llamacpp" and "://" in address:
         from clover_engine.clients.llamacpp import LlamaCppEngine
 
-        return LoadedModel(LlamaCppEngine(address, api_key=api_key))
+        return LoadedModel(LlamaCppEngine(address, api_key=api_key, model=model))
+    if kind == "openai" and "://" in address:
+        from clover_engine.clients.openai import OpenAIEngine
+
+        return LoadedModel(OpenAIEngine(address, api_key=api_key, model=model))
     options = {"device": device, "dtype": dtype, "expert_budget_bytes": expert_budget_bytes}
     named = OFFERED.get(text)
     path = Path(text).expanduser() if named is None else named.path

@@ -24,6 +24,7 @@ from clover_patcher.request import FixResult, FixStatus
 from clover_patcher.task.task import Task
 from clover_patcher.types import Candidate, EngineUse, Outcome
 from clover_patcher.validate.choice import Passing, best_first
+from clover_patcher.validate.differential import Differential
 from clover_patcher.validate.regressions import Regressions
 from clover_patcher.validate.search import Search
 
@@ -50,6 +51,7 @@ class Report:
         self.log: RunLog | None = None
         self.search: Search | None = None
         self.regressions: Regressions | None = None
+        self.differential: Differential | None = None
         self.evidence: Evidence | None = None
         self.baseline: Outcome | None = None
         self._task, self._engine = task, engine
@@ -84,6 +86,8 @@ class Report:
             candidate, evidence.baseline, evidence.locations, search.tried, len(search.passing)
         )
         around = self.regressions.summary
+        if self.differential and self.differential.summary:
+            around += f"; {self.differential.summary}"
         return {
             "changes": changed,
             "path": candidate.path,

@@ -42,6 +42,7 @@ from clover_patcher.task.task import Task, stopped
 from clover_patcher.types import Outcome
 from clover_patcher.validate.acceptance import Acceptance
 from clover_patcher.validate.choice import Passing
+from clover_patcher.validate.differential import Differential
 from clover_patcher.validate.lanes import Lanes, jobs_for
 from clover_patcher.validate.regressions import Regressions
 from clover_patcher.validate.search import Search
@@ -150,10 +151,14 @@ class _Repair:
         report.regressions = regressions = Regressions.around(task, workspace, lanes, stack)
         first, own = runners[0], report.own_files
         gates = Acceptance(task, workspace, lanes, first, regressions, own)
+        report.differential = differential = Differential(
+            lanes.tests(task.check, stack), evidence.read
+        )
         with Validator(runners) as validator:
             while not (search.exhausted or task.clock.expired):
                 passing = search.round(validator)
                 task.require_going()
+                passing = differential.order(passing, task.clock.left_s, baseline.seconds)
                 for best in passing:
                     result = self._deliver(best, evidence, gates, workspace)
                     if result is not None:

@@ -61,8 +61,9 @@ def test_the_embedded_model_stands_in_and_it_is_said(
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["--engine-url", "http://127.0.0.1:1"], "add --engine sglang or --engine llamacpp"),
+        (["--engine-url", "http://127.0.0.1:1"], "add --engine sglang, llamacpp, openai"),
         (["--engine", "sglang"], "add --engine-url URL, or set CLOVER_SGLANG_URL"),
+        (["--engine", "openai"], "add --engine-url URL, or set CLOVER_OPENAI_URL"),
         (["--engine", "sglang", "--engine-url", "gpu:1"], "an address like http://"),
         (["--engine", "sglang", "--engine-url", "http://a:pass@b"], "no password"),
     ],

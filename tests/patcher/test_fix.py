@@ -49,6 +49,7 @@ def script(monkeypatch: pytest.MonkeyPatch) -> Script:
         class Scripted:
             name = "scripted"
             is_slow = False
+            is_awaited = False
             notes: Sequence[str] = ()
 
             def propose(self, evidence: Evidence) -> Iterator[list[Candidate]]:
@@ -318,6 +319,7 @@ def propose(monkeypatch: pytest.MonkeyPatch, *wanted: dict[str, tuple[str, str]]
     class Fixed:
         name = "fixed"
         is_slow = False
+        is_awaited = False
         notes: Sequence[str] = ()
 
         def propose(self, evidence: Evidence) -> Iterator[list[Candidate]]:

@@ -1,14 +1,15 @@
 """The engines there are: the embedded model, and the model servers that are configured.
 
 A server's address, key and model are what the user chose (`wanted.py`), else they come from the
-environment: its address from CLOVER_SGLANG_URL or CLOVER_LLAMACPP_URL, the rest from the same name
-with API_KEY, MODEL or CA_FILE at its end. Keys stand in no log, no status and no `repr`.
+environment: its address from CLOVER_SGLANG_URL, CLOVER_LLAMACPP_URL or CLOVER_OPENAI_URL, the rest
+from the same name with API_KEY, MODEL or CA_FILE at its end. Keys stand in no log, no status and no
+`repr`.
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from clover_engine.api import Engine
@@ -79,7 +80,7 @@ def server_provider(
         name,
         lambda: served_engine(server),
         where=where,
-        ranks=name != "llamacpp",  # it has no scores of a text that it is given
+        ranks=name == "sglang",  # the others have no scores of a text that they are given
         sends_to=server.sends_to,
     )
 
@@ -89,19 +90,24 @@ def served_engine(server: Server) -> Engine:
     that cannot be used; connects to nothing yet."""
     from clover_engine.privacy.discreet import DiscreetEngine
 
-    if server.name == "sglang":
+    make = _client(server.name)
+    return DiscreetEngine(
+        make(server.url, api_key=server.api_key, model=server.model, ca_file=server.ca_file)
+    )
+
+
+def _client(name: ServerName) -> Callable[..., Engine]:
+    if name == "sglang":
         from clover_engine.clients.sglang import SGLangEngine
 
-        sglang = SGLangEngine(
-            server.url, api_key=server.api_key, model=server.model, ca_file=server.ca_file
-        )
-        return DiscreetEngine(sglang)
-    from clover_engine.clients.llamacpp import LlamaCppEngine
+        return SGLangEngine
+    if name == "llamacpp":
+        from clover_engine.clients.llamacpp import LlamaCppEngine
 
-    llamacpp = LlamaCppEngine(
-        server.url, api_key=server.api_key, model=server.model, ca_file=server.ca_file
-    )
-    return DiscreetEngine(llamacpp)
+        return LlamaCppEngine
+    from clover_engine.clients.openai import OpenAIEngine
+
+    return OpenAIEngine
 
 
 def embedded_provider() -> Provider:

@@ -9,10 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
-EngineName = Literal["auto", "embedded", "sglang", "llamacpp", "none"]
-ServerName = Literal["sglang", "llamacpp"]
+EngineName = Literal["auto", "embedded", "sglang", "llamacpp", "openai", "none"]
+ServerName = Literal["sglang", "llamacpp", "openai"]
 
-SERVERS: Final[tuple[ServerName, ...]] = ("sglang", "llamacpp")
+SERVERS: Final[tuple[ServerName, ...]] = ("sglang", "llamacpp", "openai")
 """In the order in which `auto` tries them."""
 
 
@@ -33,7 +33,9 @@ class Wanted:
     engine: EngineName = "auto"
     sglang: WantedServer = WantedServer()
     llamacpp: WantedServer = WantedServer()
+    openai: WantedServer = WantedServer()
 
     def server(self, name: ServerName) -> WantedServer:
         """What was said of the server of that name."""
-        return self.sglang if name == "sglang" else self.llamacpp
+        servers = {"sglang": self.sglang, "llamacpp": self.llamacpp, "openai": self.openai}
+        return servers[name]

@@ -11,7 +11,10 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
+from clover_engine.clients.address import Address
+from clover_engine.clients.faults import malformed
 from clover_engine.errors import Unsupported
 from clover_engine.generation import LETTERS, Decision, Question, numbered
 
@@ -60,6 +63,20 @@ def read_decisions(
     return decisions
 
 
+def read_chat(address: Address, answer: Any, asked: Sequence[Question]) -> list[Decision]:
+    """The decisions in an answer of ``/v1/chat/completions`` that was not streamed.
+
+    Raises EngineUnavailable where it is no such answer, and Unsupported as `read_answers`.
+    """
+    listed = _get(answer, "choices")
+    choice = listed[0] if isinstance(listed, list) and listed else None
+    text = _get(_get(choice, "message"), "content")
+    if text is not None and not isinstance(text, str):
+        raise malformed(address, "its answer is no chat")
+    tokens = _tokens(_get(_get(choice, "logprobs"), "content"))
+    return read_decisions(text or "", asked, tokens)
+
+
 def certain(option: int, question: Question) -> Decision:
     """The decision for an option of which no probability is known: it gets all of it."""
     return Decision(option, tuple(float(i == option) for i in range(len(question.options))))
@@ -101,3 +118,23 @@ def _shares(token: Token | None, count: int) -> tuple[float, ...] | None:
             weights[LETTERS.index(letter)] += math.exp(min(0.0, logprob))
     total = sum(weights)
     return tuple(weight / total for weight in weights) if total > 0 else None
+
+
+def _tokens(data: Any) -> list[Token]:
+    """Reads ``[{"token": …, "top_logprobs": [{"token": …, "logprob": …}]}]``; none where it is
+    anything else."""
+    try:
+        return [
+            Token(
+                str(entry["token"]),
+                {str(top["token"]): float(top["logprob"]) for top in entry["top_logprobs"]},
+            )
+            for entry in data
+        ]
+    except (TypeError, KeyError, ValueError):
+        return []
+
+
+def _get(data: Any, key: str) -> Any:
+    """`data[key]`, None where there is none."""
+    return data.get(key) if isinstance(data, Mapping) else None

@@ -136,13 +136,7 @@ class Talk:
         """The same in one answer that is not streamed, since those have the most to tell."""
         body = self._body(request) | {"logprobs": True, "top_logprobs": _ALTERNATIVES}
         answer = self._call.ask("POST", PATH, body)
-        listed = _get(answer, "choices")
-        choice = listed[0] if isinstance(listed, list) and listed else None
-        text = _get(_get(choice, "message"), "content")
-        if text is not None and not isinstance(text, str):
-            raise malformed(self._http.address, f"{PATH} answers what is no chat")
-        tokens = _tokens(_get(_get(choice, "logprobs"), "content"))
-        return questions.read_decisions(text or "", asked, tokens), self._stats()
+        return questions.read_chat(self._http.address, answer, asked), self._stats()
 
     def _scored(self, request: DecisionRequest) -> list[Decision]:
         path = "/v1/decisions"
@@ -189,21 +183,6 @@ def decoding_options(request: InfillRequest | GenerateRequest) -> dict[str, Any]
 def _names(question: Question) -> list[str]:
     """The options as the server names them: never blank, all different."""
     return [f"{i}: {valid(option)}" for i, option in enumerate(question.options)]
-
-
-def _tokens(data: Any) -> list[questions.Token]:
-    """Reads ``[{"token": …, "top_logprobs": [{"token": …, "logprob": …}]}]``; none where it is
-    anything else."""
-    try:
-        return [
-            questions.Token(
-                str(entry["token"]),
-                {str(top["token"]): float(top["logprob"]) for top in entry["top_logprobs"]},
-            )
-            for entry in data
-        ]
-    except (TypeError, KeyError, ValueError):
-        return []
 
 
 def _get(data: Any, key: str) -> Any:

@@ -30,6 +30,8 @@ class FakeModel:
     on_prompt: Callable[[str, int], str] | None = None
     """Makes the answer from the prompt and the seed, instead of `texts`."""
     name: str = "fake/Qwen2.5-Coder-0.5B"
+    others: Sequence[str] = ()
+    """Names of further models that the server has."""
     architectures: Sequence[str] = ("Qwen2ForCausalLM",)
     model_type: str = "qwen2"
     context: int = 4096
@@ -141,8 +143,14 @@ class FakeModel:
                 "dllm_algorithm": self.algorithm if self.is_diffusion else None,
                 "incremental_streaming_output": self.is_incremental,
             }
+        if path == "/health":
+            return 200, {"status": "ok"}
+        if path == "/props":  # llama-server's
+            settings = {"n_ctx": self.context}
+            return 200, {"model_alias": self.name, "default_generation_settings": settings}
         if path == "/v1/models":
-            return 200, {"object": "list", "data": [{"id": self.name, "max_model_len": None}]}
+            cards = [{"id": name, "max_model_len": None} for name in (self.name, *self.others)]
+            return 200, {"object": "list", "data": cards}
         return None
 
     def _tokenize(self, body: Mapping[str, Any]) -> Reply:

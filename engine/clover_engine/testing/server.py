@@ -1,4 +1,5 @@
-"""A fake SGLang server over real sockets, with faults: for tests of everything that asks a server.
+"""A fake server over real sockets, with faults: SGLang's interface and OpenAI's, for tests of
+everything that asks a server.
 
     with FakeServer(FakeModel(texts=["return a + b"])) as server:
         engine = SGLangEngine(server.url)
@@ -258,7 +259,8 @@ class _Handler(BaseHTTPRequestHandler):
         fake.count("streams")
         try:
             self._head(200, "text/event-stream", None)
-            events = self._chat(body) if "messages" in body else self._texts(body)
+            kind = self._chat if "messages" in body else self._texts
+            events = (self._completion if self.path == "/v1/completions" else kind)(body)
             for number, event in enumerate(events):
                 if fault is not None and number >= fault.after:
                     self._break(fault)
@@ -332,6 +334,28 @@ class _Handler(BaseHTTPRequestHandler):
                         "output_token_logprobs": model.output_logprobs(tokens[since:count]),
                     },
                 }
+
+    def _completion(self, body: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+        """The events of OpenAI's completions: what is new, and the usage at the end."""
+        fake, model = self.server.fake, self.server.fake.model
+        sampling = {
+            "max_new_tokens": body["max_tokens"],
+            "stop": body["stop"],
+            "sampling_seed": body.get("seed"),
+        }
+        if (error := model.too_long(body["prompt"], sampling)) is not None:
+            yield {"error": {"message": error, "code": 400}}
+            return
+        tokens, reason = model.answer(body["prompt"], sampling)
+        for token in tokens:
+            if fake.pause(fake.step_s):
+                raise _Gone
+            known = {"token_logprobs": [each[0] for each in model.output_logprobs([token])]}
+            logprobs = known if body.get("logprobs") and not model.is_diffusion else None
+            yield {"choices": [{"text": token, "logprobs": logprobs, "finish_reason": None}]}
+        yield {"choices": [{"text": "", "finish_reason": reason["type"]}]}
+        counts = {"prompt_tokens": len(model.tokens(body["prompt"]))}
+        yield {"choices": [], "usage": counts | {"completion_tokens": len(tokens)}}
 
     def _chat(self, body: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
         """The events of a chat."""

@@ -214,6 +214,27 @@ class LlamacppSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class OpenaiSettings:
+    """A model behind OpenAI's interface."""
+
+    url: str = option(
+        "",
+        "Address of a server with OpenAI's interface (Ollama, LM Studio, vLLM, a service), as "
+        f"`http://127.0.0.1:11434`. {_LEAVES} " + _OR_ENVIRONMENT.format("CLOVER_OPENAI_URL"),
+        kind="url",
+        own=True,
+    )
+    api_key: str = _key("CLOVER_OPENAI")
+    model: str = option(
+        "",
+        "Name of the model, for a server that has several; its family decides how a hole is "
+        "written. " + _OR_ENVIRONMENT.format("CLOVER_OPENAI_MODEL"),
+        own=True,
+    )
+    ca_file: str = _ca_file("CLOVER_OPENAI")
+
+
+@dataclass(frozen=True, slots=True)
 class Settings:
     """All settings; `Settings()` is the default."""
 
@@ -222,15 +243,18 @@ class Settings:
         "Which model suggests.",
         values={
             "auto": "the first one that answers: an SGLang server if its address is set, a "
-            "llama.cpp server if its address is set, the embedded model",
+            "llama.cpp server or one with OpenAI's interface likewise, the embedded model",
             "embedded": "the model that ships with clover-code, on this machine",
             "sglang": "an SGLang server; while it is away, the embedded model",
             "llamacpp": "a llama.cpp server; while it is away, the embedded model",
+            "openai": "a server with OpenAI's interface, such as Ollama, LM Studio or vLLM; while "
+            "it is away, the embedded model",
             "none": "no model: only what the repository itself contains is suggested",
         },
     )
     sglang: SglangSettings = field(default_factory=SglangSettings)
     llamacpp: LlamacppSettings = field(default_factory=LlamacppSettings)
+    openai: OpenaiSettings = field(default_factory=OpenaiSettings)
     completion: CompletionSettings = field(default_factory=CompletionSettings)
     context: ContextSettings = field(default_factory=ContextSettings)
     fix: FixSettings = field(default_factory=FixSettings)
@@ -244,7 +268,8 @@ class Settings:
     @property
     def wanted(self) -> Wanted:
         """The part that chooses the engine."""
-        return Wanted(self.engine, _server(self.sglang), _server(self.llamacpp))
+        servers = (self.sglang, self.llamacpp, self.openai)
+        return Wanted(self.engine, *(_server(each) for each in servers))
 
     def suggests(self, language: str) -> bool:
         """Are suggestions switched on for the language?"""
@@ -252,5 +277,5 @@ class Settings:
         return self.completion.enabled and chosen.get(language, chosen.get("*", True))
 
 
-def _server(given: SglangSettings | LlamacppSettings) -> WantedServer:
+def _server(given: SglangSettings | LlamacppSettings | OpenaiSettings) -> WantedServer:
     return WantedServer(given.url, given.api_key, given.model, given.ca_file)

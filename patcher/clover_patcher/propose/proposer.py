@@ -26,6 +26,10 @@ class Proposer(Protocol):
         """Whether a batch takes seconds: it is then made beside the others' batches."""
 
     @property
+    def is_awaited(self) -> bool:
+        """Whether its first candidate is to come, and worth waiting for where others pass."""
+
+    @property
     def notes(self) -> Sequence[str]:
         """What went wrong on the way, in words."""
 

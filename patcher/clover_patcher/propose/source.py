@@ -48,6 +48,7 @@ class Templates:
 
     name = "templates"
     is_slow = False
+    is_awaited = False
 
     def __init__(
         self,

@@ -13,6 +13,7 @@ class ToolSuggestions:
 
     name = "tool"
     is_slow = False
+    is_awaited = False
     notes: Sequence[str] = ()
 
     def propose(self, evidence: Evidence) -> Iterator[list[Candidate]]:

@@ -29,6 +29,7 @@ class Feed:
     def __init__(self, *streams: Iterable[list[Candidate]]) -> None:
         self._batch: deque[Candidate] = deque()
         self._put_off: list[Candidate] = []
+        self._held: list[threading.Semaphore] = []
         self._going = len(streams)
         self._queue: queue.Queue[_Batch | BaseException | None] = queue.Queue()
         self._stopped = threading.Event()
@@ -37,17 +38,21 @@ class Feed:
 
     def candidates(
         self, clock: Clock, verdict: Callable[[Candidate], Verdict] = lambda _: "try"
-    ) -> Iterator[Candidate]:
-        """Candidates until there are no more or the clock's deadline has passed.
+    ) -> Iterator[Candidate | None]:
+        """Candidates until there are no more or the clock's deadline has passed; None now and
+        then while the next one is being made.
 
         `verdict` may put a candidate off for a later call, or end this one before it. A later
         call goes on where this one ended. Raises whatever the making of batches raised.
         """
         self._batch.extendleft(reversed(self._put_off))
         self._put_off.clear()
+        while self._held:
+            self._held.pop().release()
         while (self._going or self._batch) and (left := clock.deadline - time.monotonic()) > 0:
             if not self._batch:
-                self._fill(left)
+                if not self._fill(min(left, _POLL_S)):
+                    yield None
                 continue
             wanted = verdict(self._batch[0])
             if wanted == "stop":
@@ -58,6 +63,24 @@ class Feed:
             else:
                 self._put_off.append(candidate)
 
+    def awaited(
+        self, clock: Clock, wanted: Callable[[Candidate], bool], is_over: Callable[[], bool]
+    ) -> Iterator[Candidate | None]:
+        """The wanted candidates alone, as `candidates` does, until `is_over` or the deadline.
+
+        All others stay for a later call, and hardly any more of those are made meanwhile.
+        """
+        while (left := clock.deadline - time.monotonic()) > 0:
+            at = next((i for i, each in enumerate(self._batch) if wanted(each)), None)
+            if at is not None:
+                candidate = self._batch[at]
+                del self._batch[at]
+                yield candidate
+            elif is_over() or not self._going:
+                return
+            elif not self._fill(min(left, _POLL_S), hold=True):
+                yield None
+
     @property
     def exhausted(self) -> bool:
         """Whether every candidate has been handed out."""
@@ -67,8 +90,11 @@ class Feed:
         """Makes no more batches; does not wait for those being made."""
         self._stopped.set()
 
-    def _fill(self, timeout: float) -> None:
-        """Waits for the next batch, at most `timeout` seconds."""
+    def _fill(self, timeout: float, *, hold: bool = False) -> bool:
+        """Waits for the next batch, at most `timeout` seconds; False where none came.
+
+        `hold`: no further one is made beyond it yet.
+        """
         with suppress(queue.Empty):
             item = self._queue.get(timeout=timeout)
             if isinstance(item, BaseException):
@@ -77,7 +103,12 @@ class Feed:
                 self._going -= 1
             else:
                 self._batch.extend(item.candidates)
-                item.room.release()
+                if hold:
+                    self._held.append(item.room)
+                else:
+                    item.room.release()
+            return True
+        return False
 
     def _make(self, stream: Iterable[list[Candidate]]) -> None:
         room = threading.Semaphore(_AHEAD)

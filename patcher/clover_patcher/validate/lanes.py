@@ -101,13 +101,21 @@ class TestsOf:
         self._runner: ProgramRunner | None = None
         self._stopped = False
 
+    @property
+    def tree(self) -> Path:
+        """The copy, which is made now if it was not before."""
+        return self._started().worktree
+
     def passing(self, edits: Sequence[Edit] = ()) -> frozenset[str]:
         """Names of the tests that pass with the edits. Raises `Cancelled` once stopped."""
+        return self._started().passing(edits)
+
+    def _started(self) -> ProgramRunner:
         if self._stopped:
             raise Cancelled("the time is up")
         if self._runner is None:
             self._runner = self._lanes.program(self._check, self._stack)
-        return self._runner.passing(edits)
+        return self._runner
 
     def stop(self) -> None:
         """From another thread: ends a run, for good."""

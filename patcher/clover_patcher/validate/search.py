@@ -16,6 +16,9 @@ from clover_patcher.validate.validator import Validator
 
 _GRACE_S = 3.0
 """How long a round goes on after the first passing candidate, to find a better one."""
+_OPINION_S = 30.0
+"""How long a model that was asked for code is waited for, where another's candidate passes; never
+more than a third of the time that is left."""
 
 
 class Search:
@@ -48,8 +51,35 @@ class Search:
         clock = self._task.clock
         clock.relax()
         passing: list[Passing] = []
-        wanted = self._feed.candidates(clock, partial(verdict, passing))
-        for validation in validator.run(self._permitted(wanted)):
+        self._try(validator, self._feed.candidates(clock, partial(verdict, passing)), passing)
+        if passing:
+            self._hear_others(validator, passing)
+        self.passing += passing
+        return best_first(passing)
+
+    def _hear_others(self, validator: Validator, passing: list[Passing]) -> None:
+        """Waits for the first candidate of a slow proposer, although others pass."""
+        slow = [proposer for proposer in self._proposers if proposer.is_slow]
+        if not any(proposer.is_awaited for proposer in slow):
+            return
+        clock, names = self._task.clock, {proposer.name for proposer in slow}
+        clock.relax()
+        clock.hurry(min(_OPINION_S, clock.left_s / 3))
+        words = "a patch passes; waiting for the model's own"
+        self._task.progress.event("found", words, left_s=clock.left_s)
+        wanted = self._feed.awaited(
+            clock,
+            lambda candidate: candidate.proposer in names,
+            lambda: not any(proposer.is_awaited for proposer in slow),
+        )
+        self._try(validator, wanted, passing)
+
+    def _try(
+        self, validator: Validator, candidates: Iterator[Candidate | None], passing: list[Passing]
+    ) -> None:
+        """Validates candidates; those that pass join `passing`, after which there is a hurry."""
+        clock = self._task.clock
+        for validation in validator.run(self._permitted(candidates)):
             self.tried += 1
             self._take_note(validation)
             if validation.outcome.status == "passed":
@@ -63,14 +93,14 @@ class Search:
                 passing=len(passing),
                 left_s=clock.left_s,
             )
-        self.passing += passing
-        return best_first(passing)
 
-    def _permitted(self, candidates: Iterator[Candidate]) -> Iterator[Candidate]:
+    def _permitted(self, candidates: Iterator[Candidate | None]) -> Iterator[Candidate | None]:
         """Candidates that change only what may be changed, and that no earlier run saw fail."""
         permission = self._evidence.permission
         for candidate in candidates:
-            if all(map(permission.allows, candidate.paths)) and self._log.is_new(candidate):
+            if candidate is None:
+                yield None
+            elif all(map(permission.allows, candidate.paths)) and self._log.is_new(candidate):
                 yield candidate
 
     def _take_note(self, validation: Validation) -> None:

@@ -32,21 +32,29 @@ class Validator:
     def __exit__(self, *_: object) -> None:
         self._threads.shutdown(wait=True, cancel_futures=True)
 
-    def run(self, candidates: Iterator[Candidate]) -> Iterator[Validation]:
+    def run(self, candidates: Iterator[Candidate | None]) -> Iterator[Validation]:
         """Yields validations as they finish, in no particular order.
 
-        Candidates are taken from the iterator only when a runner is free for them.
+        Candidates are taken from the iterator only when a runner is free for them. None from it
+        says that none is ready yet: what has finished is yielded meanwhile.
         """
         pending: set[Future[Validation]] = set()
         more = True
         while more or pending:
-            while more and len(pending) < self._size:
-                candidate = next(candidates, None)
-                if candidate is None:
+            is_ready = True
+            while more and is_ready and len(pending) < self._size:
+                try:
+                    candidate = next(candidates)
+                except StopIteration:
                     more = False
-                else:
+                    break
+                is_ready = candidate is not None
+                if candidate is not None:
                     pending.add(self._threads.submit(self._validate, candidate))
-            done, pending = wait(pending, return_when=FIRST_COMPLETED)
+            if not pending:
+                continue
+            timeout = None if is_ready else 0.0
+            done, pending = wait(pending, timeout, return_when=FIRST_COMPLETED)
             for future in done:
                 yield future.result()
 

@@ -46,6 +46,15 @@ def test_auto_takes_the_servers_that_have_an_address_first() -> None:
     names = ["sglang http://127.0.0.1:1", "llamacpp http://127.0.0.1:2", "embedded"]
     assert chosen("auto", sglang=sglang, llamacpp=llamacpp) == names
     assert chosen("llamacpp", sglang=sglang, llamacpp=llamacpp) == names[1:]
+    openai = WantedServer("http://127.0.0.1:3")
+    assert chosen("auto", llamacpp=llamacpp, openai=openai)[:2] == [
+        "llamacpp http://127.0.0.1:2",
+        "openai http://127.0.0.1:3",
+    ]
+    assert chosen("openai", {"CLOVER_OPENAI_URL": "http://127.0.0.1:3"}) == [
+        "openai http://127.0.0.1:3",
+        "embedded",
+    ]
     assert chosen("embedded", sglang=sglang, llamacpp=llamacpp) == ["embedded"]
     assert chosen("none", sglang=sglang) == []
 

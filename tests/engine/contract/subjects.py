@@ -15,6 +15,7 @@ from tests.serving.harness import Server, missing
 
 from clover_engine.api import Engine
 from clover_engine.clients.llamacpp import LlamaCppEngine
+from clover_engine.clients.openai import OpenAIEngine
 from clover_engine.clients.sglang import SGLangEngine
 from clover_engine.testing.answers import FakeModel
 from clover_engine.testing.fakes import FakeEngine
@@ -132,6 +133,20 @@ def sglang_fake_diffusion(folder: Path) -> Iterator[Subject]:
 
 
 @contextlib.contextmanager
+def openai_fake(folder: Path) -> Iterator[Subject]:
+    """The client of OpenAI's interface, and a fake server over real sockets."""
+    with (
+        FakeServer(FakeModel(["return a + b\n    done", "a"])) as server,
+        FakeServer(FakeModel([LONG]), step_s=STEP_S) as slow_server,
+        OpenAIEngine(server.url) as engine,
+        OpenAIEngine(f"{slow_server.url}/v1") as slow,
+    ):
+        yield Subject(
+            engine, lambda: OpenAIEngine(server.url), slow, can_score=False, can_cloze=False
+        )
+
+
+@contextlib.contextmanager
 def sglang_real(server: AbstractContextManager[Server], has_scores: bool) -> Iterator[Subject]:
     """A real server; its tiny model has random weights."""
     with server as started:
@@ -217,6 +232,23 @@ def llamacpp(folder: Path) -> Iterator[Subject]:
         server.close()
 
 
+@contextlib.contextmanager
+def openai_real(folder: Path) -> Iterator[Subject]:
+    """The real llama-server, by OpenAI's interface."""
+    from tests.llamacpp import harness
+
+    if not harness.is_there():
+        pytest.skip(harness.MISSING)
+    server = harness.LlamaServerProcess(folder / "server.log")
+    try:
+        with OpenAIEngine(server.url) as engine:
+            yield Subject(
+                engine, lambda: OpenAIEngine(server.url), engine, can_score=False, can_cloze=False
+            )
+    finally:
+        server.close()
+
+
 SUBJECTS: dict[str, Making] = {
     "fake": fake,
     "worker": worker,
@@ -225,9 +257,11 @@ SUBJECTS: dict[str, Making] = {
     "in-process-tiny": conversing,
     "sglang-fake": sglang_fake,
     "sglang-fake-diffusion": sglang_fake_diffusion,
+    "openai-fake": openai_fake,
     "sglang-clover": sglang_clover,
     "sglang-sdar": sglang_sdar,
     "sglang-autoregressive": sglang_autoregressive,
     "llamacpp": llamacpp,
+    "openai-llama-server": openai_real,
 }
 """Each is made once, in this order; only one real server is alive at a time."""

@@ -139,7 +139,7 @@ def test_the_schema_takes_the_defaults() -> None:
         "default": 64,
         "description": inner["maxTokens"]["description"],
     }
-    engines = ["auto", "embedded", "sglang", "llamacpp", "none"]
+    engines = ["auto", "embedded", "sglang", "llamacpp", "openai", "none"]
     assert schema["properties"]["engine"]["enum"] == engines
 
 

@@ -46,6 +46,7 @@ def proposed(monkeypatch: pytest.MonkeyPatch) -> None:
     class Fixed:
         name = "fixed"
         is_slow = False
+        is_awaited = False
         notes: Sequence[str] = ()
 
         def propose(self, evidence: Evidence) -> Iterator[list[Candidate]]:

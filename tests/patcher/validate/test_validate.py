@@ -85,7 +85,7 @@ def test_waiting_for_a_slow_batch_ends_at_the_deadline() -> None:
 
     feed = Feed(slow())
     started = time.monotonic()
-    assert list(feed.candidates(Clock(0.1))) == []
+    assert not any(feed.candidates(Clock(0.1)))
     assert time.monotonic() - started < 1
     feed.stop()
     release.set()

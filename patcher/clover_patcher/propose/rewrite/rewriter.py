@@ -84,7 +84,12 @@ class Rewriter:
         self._content: dict[str, bytes] = {}
         """The bytes of the files that answers were applied to."""
         self._model = ""
+        self._ended = False
         self.tokens = 0
+
+    @property
+    def is_awaited(self) -> bool:
+        return not (self._ended or any(attempt.done.is_set() for attempt in self._attempts))
 
     @property
     def notes(self) -> Sequence[str]:
@@ -98,6 +103,12 @@ class Rewriter:
 
     def propose(self, evidence: Evidence) -> Iterator[list[Candidate]]:
         """One candidate for each usable answer; empty batches for the others."""
+        try:
+            yield from self._answers(evidence)
+        finally:
+            self._ended = True
+
+    def _answers(self, evidence: Evidence) -> Iterator[list[Candidate]]:
         sources = evidence.sources
         self._content = {path: sources[path] for path in sources if not self._withheld(path)}
         read = {path: text_of(path, data) for path, data in self._content.items()}
