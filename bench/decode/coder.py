@@ -129,13 +129,13 @@ def measure(peers: dict[str, Any], chosen: list[Hole], threads: int) -> dict[str
     return found
 
 
-def table(found: dict[str, Any]) -> None:
+def table(results: dict[str, Any]) -> None:
     print("| | prefill, ms a token | decode, ms a token | cold item, ms | warm item, ms | "
           "memory, MiB | same |")  # fmt: skip
     print("|-|-|-|-|-|-|-|")
-    lines = [[s["text"].strip().split("\n")[0] for s in row["samples"]] for row in found.values()]
+    lines = [[s["text"].strip().split("\n")[0] for s in row["samples"]] for row in results.values()]
     same = sum(a == b for a, b in zip(lines[0], lines[-1], strict=True))
-    for name, row in found.items():
+    for name, row in results.items():
         cells = []
         for key in ("prefill", "decode", "cold", "warm"):
             wall, cpu = (

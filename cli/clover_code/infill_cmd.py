@@ -134,8 +134,8 @@ def describe(result: InfillResult, hole: CursorText, seconds: float) -> dict[str
     }
 
 
-def _print(found: dict[str, Any]) -> None:
-    for choice in found["choices"]:
+def _print(data: dict[str, Any]) -> None:
+    for choice in data["choices"]:
         print(choice["text"])
         doubt = "" if choice["shown"] else " (too unsure: an editor would not show it)"
         if not choice["text"].strip():

@@ -74,9 +74,9 @@ def proposers_for(
     request: FixRequest, engine: MeteredEngine | None, cancel: CancelToken
 ) -> list[Proposer]:
     """Who makes candidates, in the order in which they are asked."""
-    proposers: list[Proposer] = [ToolSuggestions(), Templates(engine, cancel, request.unread)]
+    proposers: list[Proposer] = [ToolSuggestions(), Templates(engine, cancel, request.withheld)]
     if engine is not None:
-        proposers.append(Rewriter(engine, cancel, withheld=request.unread))
+        proposers.append(Rewriter(engine, cancel, withheld=request.withheld))
     return proposers
 
 
@@ -136,7 +136,7 @@ class _Repair:
         permission = Permission.of(
             workspace.python_files, task.paths, task.check_words, task.cwd, task.request.allow
         )
-        counts = RepositoryCounts(workspace.python_files, workspace.read, task.request.unread)
+        counts = RepositoryCounts(workspace.python_files, workspace.read, task.request.withheld)
         stack.callback(counts.stop)
         counts.start()
         baseline, runners = self._baseline(lanes)

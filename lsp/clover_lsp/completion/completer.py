@@ -130,20 +130,22 @@ class Completer:
             return []
         return self._checked(question, found, measured)
 
-    def _checked(self, question: Question, found: Suggested, measured: Measured) -> list[Answer]:
+    def _checked(
+        self, question: Question, suggested: Suggested, measured: Measured
+    ) -> list[Answer]:
         """Drops what the document has outgrown; what was typed through meanwhile stays."""
         current = self._server.documents.get(question.snapshot.uri)
         typed = None if current is None else question.typed_since(current.text)
         if current is None or typed is None:
-            measured.end("stale" if found.suggestions else "nothing")
+            measured.end("stale" if suggested.suggestions else "nothing")
             return []
-        stored = self._shown.put(lf(question.place), found.suggestions, time.monotonic())
+        stored = self._shown.put(lf(question.place), suggested.suggestions, time.monotonic())
         fitting = [
             remembered
             for remembered in stored
             if remembered.suggestion.text[remembered.suggestion.replace_before :].startswith(typed)
         ]
-        self._debounce.answered(found.engine_s)
+        self._debounce.answered(suggested.engine_s)
         measured.end("offered" if fitting else "stale" if stored else "nothing")
         return self._offer(question, fitting, typed, current, measured)
 

@@ -85,7 +85,7 @@ class Computer:
         return ask.invoked or not is_good or self._engine.health().ready
 
     def _generated(
-        self, ask: Ask, shape: Plan, context: Context, cancel: CancelToken, found: Suggested
+        self, ask: Ask, shape: Plan, context: Context, cancel: CancelToken, suggested: Suggested
     ) -> list[Draft]:
         """The model's texts; a failure of it leaves the look-ups (the status tells of it)."""
         assert self._engine is not None
@@ -98,9 +98,9 @@ class Computer:
                 others = self._engine.infill(self._sampled(request), cancel)
                 drafts += model_drafts(others, ask.origin)
         except EngineError as error:
-            found.reason = str(error)
-        found.engine_ended = time.monotonic()
-        found.engine_s = found.engine_ended - begun
+            suggested.reason = str(error)
+        suggested.engine_ended = time.monotonic()
+        suggested.engine_s = suggested.engine_ended - begun
         return drafts
 
     def _request(self, shape: Plan, context: Context) -> InfillRequest:

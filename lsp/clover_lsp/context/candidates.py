@@ -65,9 +65,9 @@ def definitions(known: Known, focus: Focus, path: str) -> list[ScoredSnippet]:
     return [_definitions_of(known, found) for _, found in sorted(by_file.items())]
 
 
-def _definitions_of(known: Known, found: list[tuple[float, str, Sited]]) -> ScoredSnippet:
+def _definitions_of(known: Known, needed: list[tuple[float, str, Sited]]) -> ScoredSnippet:
     """One snippet for what is needed of a file, in the file's order."""
-    best = sorted(found, key=lambda f: (-f[0], f[2].definition.line))[:MAX_PER_FILE]
+    best = sorted(needed, key=lambda f: (-f[0], f[2].definition.line))[:MAX_PER_FILE]
     shown = {sited.definition.line: _shown(known, sited) for _, _, sited in best}
     text = "\n".join(shown[line] for line in sorted(shown))
     first = best[0][2]

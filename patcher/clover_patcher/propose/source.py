@@ -54,10 +54,10 @@ class Templates:
         self,
         engine: Engine | None,
         cancel: CancelToken,
-        unread: Callable[[str], bool] | None = None,
+        withheld: Callable[[str], bool] | None = None,
     ) -> None:
         """The arguments are those of `CandidateSource`."""
-        self._engine, self._cancel, self._unread = engine, cancel, unread
+        self._engine, self._cancel, self._withheld = engine, cancel, withheld
         self._source: CandidateSource | None = None
 
     @property
@@ -73,7 +73,7 @@ class Templates:
                 evidence.locations,
                 self._engine,
                 self._cancel,
-                unread=self._unread,
+                withheld=self._withheld,
                 grammar=grammar,
                 counts=evidence.counts,
             )
@@ -99,11 +99,11 @@ class CandidateSource:
         cancel: CancelToken | None = None,
         options: Options | None = None,
         *,
-        unread: Callable[[str], bool] | None = None,
+        withheld: Callable[[str], bool] | None = None,
         grammar: Grammar | None = None,
         counts: RepositoryCounts | None = None,
     ) -> None:
-        """`unread` says of which paths the engine must see nothing; `grammar` judges syntax.
+        """`withheld` says of which paths the engine must see nothing; `grammar` judges syntax.
         `counts`: those of the snapshot; if they are not there yet, the first batch waits for
         them a little."""
         self._options = options or Options()
@@ -114,7 +114,9 @@ class CandidateSource:
         if engine is not None and not isinstance(engine, MeteredEngine):
             engine = MeteredEngine(engine, self._cancel)
         self._engine = engine
-        self._unread = frozenset(path for path in files if unread is not None and unread(path))
+        self._withheld = frozenset(
+            path for path in files if withheld is not None and withheld(path)
+        )
 
     @property
     def notes(self) -> list[str]:
@@ -155,7 +157,7 @@ class CandidateSource:
 
     def _open_line(self, questions: Questions) -> None:
         for slots in self.pool.open_line():
-            if slots.source.path not in self._unread:
+            if slots.source.path not in self._withheld:
                 questions.plan(slots)
 
     def _batch(self, questions: Questions, deadline: float) -> list[Candidate]:

@@ -220,12 +220,13 @@ def _proposal(site: Site, c: Change) -> Proposal:
     return Proposal(c.start, c.end, c.new, c.kind, c.weight, slot, fill)
 
 
-def prioritised(found: list[Proposal]) -> list[Proposal]:
+def prioritised(proposals: list[Proposal]) -> list[Proposal]:
     """Gives each proposal its kind's probability times its share of it; best first."""
     totals: dict[str, float] = defaultdict(float)
-    for proposal in found:
+    for proposal in proposals:
         totals[proposal.kind] += proposal.weight
     ranked = [
-        replace(p, log_prior=math.log(PRIORS[p.kind] * p.weight / totals[p.kind])) for p in found
+        replace(p, log_prior=math.log(PRIORS[p.kind] * p.weight / totals[p.kind]))
+        for p in proposals
     ]
     return sorted(ranked, key=lambda p: -p.log_prior)

@@ -113,12 +113,12 @@ def functions(language: str, code: bytes) -> list[Function]:
     return [] if tree is None else list(_walk(GRAMMARS[language], tree.root_node, ""))
 
 
-def outermost(found: list[Function]) -> list[Function]:
+def outermost(nested: list[Function]) -> list[Function]:
     """Those that stand in none of the others."""
     return [
         f
-        for f in found
-        if not any(o is not f and o.outer_start <= f.start < o.outer_end for o in found)
+        for f in nested
+        if not any(o is not f and o.outer_start <= f.start < o.outer_end for o in nested)
     ]
 
 

@@ -68,12 +68,12 @@ def suspects(evidence: Evidence, texts: Mapping[str, str]) -> list[Shown]:
     return list(found.values())
 
 
-def _around(found: Sequence[Function], code: bytes, line: int) -> Function | None:
+def _around(inside: Sequence[Function], code: bytes, line: int) -> Function | None:
     """The innermost function around a line, or the outermost one of nested functions."""
     lines = code.split(b"\n")
     offset = sum(len(text) + 1 for text in lines[: line - 1])
     end = offset + len(lines[line - 1]) if line <= len(lines) else offset
-    around = [f for f in found if not f.is_class and f.outer_start <= end and offset < f.outer_end]
+    around = [f for f in inside if not f.is_class and f.outer_start <= end and offset < f.outer_end]
     return around[0] if around else None
 
 
