@@ -220,13 +220,12 @@ def _proposal(site: Site, c: Change) -> Proposal:
     return Proposal(c.start, c.end, c.new, c.kind, c.weight, slot, fill)
 
 
-def prioritised(proposals: list[Proposal]) -> list[Proposal]:
+def prioritised(found: list[Proposal]) -> list[Proposal]:
     """Gives each proposal its kind's probability times its share of it; best first."""
     totals: dict[str, float] = defaultdict(float)
-    for proposal in proposals:
+    for proposal in found:
         totals[proposal.kind] += proposal.weight
     ranked = [
-        replace(p, log_prior=math.log(PRIORS[p.kind] * p.weight / totals[p.kind]))
-        for p in proposals
+        replace(p, log_prior=math.log(PRIORS[p.kind] * p.weight / totals[p.kind])) for p in found
     ]
     return sorted(ranked, key=lambda p: -p.log_prior)
