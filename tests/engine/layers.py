@@ -1,10 +1,35 @@
-"""Layers of all kinds, drawn for property tests."""
+"""Small models with layers of both kinds, as configurations, also drawn for property tests."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from hypothesis import strategies as st
+
+from clover_engine.model import CloverConfig
+
+VOCABULARY = 37
+
+
+def hybrid(layers: str, **changes: Any) -> CloverConfig:
+    """A small model; `layers` has a letter a layer, g for GDN and a for attention."""
+    kinds = {"g": "linear_attention", "a": "full_attention"}
+    values: dict[str, Any] = {
+        "vocab_size": VOCABULARY,
+        "hidden_size": 12,
+        "layer_types": tuple(kinds[letter] for letter in layers),
+        "num_attention_heads": 4,
+        "num_key_value_heads": 2,
+        "head_dim": 8,
+        "output_gate": True,
+        "qk_norm": True,
+        "linear_num_key_heads": 2,
+        "linear_num_value_heads": 4,
+        "linear_key_head_dim": 4,
+        "linear_value_head_dim": 6,
+        "mask_embedding": True,
+    }
+    return CloverConfig(**(values | changes))
 
 
 def layer_parts(draw: st.DrawFn) -> dict[str, Any]:

@@ -12,7 +12,7 @@ import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.engine.layers import layer_parts
+from tests.engine.layers import VOCABULARY, hybrid, layer_parts
 from torch import Tensor
 
 from clover_engine.api import InfillRequest
@@ -23,7 +23,6 @@ from clover_engine.model import Cache, Clover, CloverConfig
 from clover_engine.worker.local import checkpoint_path
 
 pytestmark = pytest.mark.usefixtures("one_thread")
-VOCABULARY = 37
 CLOSE = 1e-5
 Lively = Callable[..., None]
 slow = settings(
@@ -32,24 +31,7 @@ slow = settings(
 
 
 def config(layers: str = "ga", **changes: Any) -> CloverConfig:
-    kinds = {"g": "linear_attention", "a": "full_attention"}
-    values: dict[str, Any] = {
-        "vocab_size": VOCABULARY,
-        "hidden_size": 12,
-        "layer_types": tuple(kinds[letter] for letter in layers),
-        "num_attention_heads": 4,
-        "num_key_value_heads": 2,
-        "head_dim": 8,
-        "intermediate_size": 20,
-        "output_gate": True,
-        "qk_norm": True,
-        "linear_num_key_heads": 2,
-        "linear_num_value_heads": 4,
-        "linear_key_head_dim": 4,
-        "linear_value_head_dim": 6,
-        "mask_embedding": True,
-    }
-    return CloverConfig(**(values | changes))
+    return hybrid(layers, **({"intermediate_size": 20} | changes))
 
 
 @st.composite

@@ -12,7 +12,7 @@ import pytest
 import torch
 from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
-from tests.engine.layers import layer_parts
+from tests.engine.layers import hybrid, layer_parts
 from torch import Tensor
 
 from clover_engine.checkpoint.weights import load_model, save_model
@@ -36,31 +36,17 @@ def weights_of(model: Clover, without: tuple[str, ...] = ()) -> dict[str, Any]:
 
 
 def hybrid_config(layers: str = "gaga", **changes: Any) -> CloverConfig:
-    """A small model; `layers` has a letter a layer, g for GDN and a for attention."""
-    kinds = {"g": "linear_attention", "a": "full_attention"}
     values: dict[str, Any] = {
         "vocab_size": VOCABULARY,
-        "hidden_size": 12,
-        "layer_types": tuple(kinds[letter] for letter in layers),
-        "num_attention_heads": 4,
-        "num_key_value_heads": 2,
-        "head_dim": 8,
         "intermediate_size": 16,
         "partial_rotary_factor": 0.5,
-        "output_gate": True,
-        "qk_norm": True,
         "norm_unit_offset": True,
-        "linear_num_key_heads": 2,
-        "linear_num_value_heads": 4,
-        "linear_key_head_dim": 4,
-        "linear_value_head_dim": 6,
         "num_experts": 4,
         "num_experts_per_tok": 2,
         "moe_intermediate_size": 5,
         "shared_expert_intermediate_size": 7,
-        "mask_embedding": True,
     }
-    return CloverConfig(**(values | changes))
+    return hybrid(layers, **(values | changes))
 
 
 def make(config: CloverConfig, lively: Lively, seed: int = 0) -> Clover:
