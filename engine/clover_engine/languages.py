@@ -72,7 +72,7 @@ LANGUAGES = (
 
 _BY_ID = {language.id: language for language in LANGUAGES}
 _BY_SUFFIX = {suffix: language for language in LANGUAGES for suffix in language.suffixes}
-_BY_GRAMMAR = {language.grammar: language for language in reversed(LANGUAGES)}
+_BY_GRAMMAR = {language.grammar: language for language in LANGUAGES if language.grammar}
 PLAIN = Language("plaintext", "plain")
 
 
@@ -92,5 +92,5 @@ def language_of(path: str, first_line: bytes = b"") -> Language:
 
 def comment_mark(grammar: str | None) -> str:
     """What starts a comment line for a grammar; `#` where that is not known."""
-    known = _BY_GRAMMAR.get(grammar or "-")
+    known = _BY_GRAMMAR.get(grammar or "")
     return COMMENTS[known.manner] if known else "#"
