@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
-from collections.abc import Mapping
+import sys
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +38,35 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.long)
 
 
+def write_files(root: Path, files: Mapping[str, str | bytes]) -> None:
+    """Text is written as UTF-8 as it is."""
+    for path, content in files.items():
+        target = root / path
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_bytes(content.encode() if isinstance(content, str) else content)
+
+
+@pytest.fixture
+def write(tmp_path: Path) -> Callable[..., Path]:
+    """``write({"a.py": "text"})`` makes a folder with these files and returns it."""
+
+    def make(files: Mapping[str, str | bytes], name: str = "tree") -> Path:
+        root = tmp_path / name
+        root.mkdir(parents=True, exist_ok=True)
+        write_files(root, files)
+        return root
+
+    return make
+
+
+@pytest.fixture
+def own_python(monkeypatch: pytest.MonkeyPatch, temporary_root: Path) -> Iterator[None]:
+    """`python` and the tools beside it are those that run the tests; no run leaves anything."""
+    monkeypatch.setenv("PATH", os.path.dirname(sys.executable), prepend=os.pathsep)
+    yield
+    assert list(temporary_root.iterdir()) == []
+
+
 class RepoMaker:
     """Makes committed git repositories below a temporary folder."""
 
@@ -60,10 +91,7 @@ class RepoMaker:
         return self.commit(root), card
 
     def write(self, root: Path, files: Mapping[str, str | bytes]) -> None:
-        for path, content in files.items():
-            target = root / path
-            target.parent.mkdir(parents=True, exist_ok=True)
-            target.write_bytes(content.encode() if isinstance(content, str) else content)
+        write_files(root, files)
 
     def commit(self, root: Path) -> Path:
         self.git(root, "add", "-A")

@@ -45,3 +45,23 @@ def test_every_room_is_named_in_the_architecture() -> None:
     }
     known = set(ROOM.findall(text)) | set(re.findall(r"`(\w+)/`", text))
     assert rooms - known - {"settings", "testing"} == set()
+
+
+def test_the_readme_s_layout_names_every_room_and_no_other() -> None:
+    text = (ROOT / "README.md").read_text("utf-8")
+    layout = text.partition("## Layout")[2].split("```")[1]
+    package, named = "", set()
+    for line in layout.strip().split("\n"):
+        folders = re.match(r" *(?:[\w/]+/ )*[\w/]+/", line)
+        assert folders is not None, line
+        if not line.startswith(" "):
+            package = folders[0].split()[0]
+            assert all((ROOT / folder).is_dir() for folder in folders[0].split())
+        else:
+            named |= {package + folder for folder in folders[0].split()}
+    rooms = {
+        f"{path.parent.relative_to(ROOT).as_posix()}/"
+        for package in PACKAGES
+        for path in (ROOT / package).glob("*/__init__.py")
+    }
+    assert named == rooms

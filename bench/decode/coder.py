@@ -31,8 +31,7 @@ from bench.suggest.holes import Hole, holes
 
 from clover_engine.api import InfillRequest
 from clover_engine.checkpoint.catalog import OFFERED
-from clover_engine.clients.fim import TEMPLATES
-from clover_engine.clients.fim import Hole as Layout
+from clover_engine.clients.fim import TEMPLATES, FimParts
 
 BEFORE, AFTER, ITEM, MORE = 1600, 400, 16, 24
 Sample = dict[str, Any]
@@ -61,7 +60,7 @@ class Llama:
         self.server = LlamaServer(program, threads, OFFERED[name].path)
 
     def ask(self, prefix: str, suffix: str, tokens: int) -> tuple[str, int, int]:
-        prompt = TEMPLATES["qwen"].prompt(Layout(prefix, suffix))
+        prompt = TEMPLATES["qwen"].prompt(FimParts(prefix, suffix))
         done = self.server.complete(prompt, tokens, ignore_eos=False)
         timings = done["timings"]
         return done["content"], timings["prompt_n"], timings["predicted_n"]
@@ -130,13 +129,13 @@ def measure(peers: dict[str, Any], chosen: list[Hole], threads: int) -> dict[str
     return found
 
 
-def table(found: dict[str, Any]) -> None:
+def table(results: dict[str, Any]) -> None:
     print("| | prefill, ms a token | decode, ms a token | cold item, ms | warm item, ms | "
           "memory, MiB | same |")  # fmt: skip
     print("|-|-|-|-|-|-|-|")
-    lines = [[s["text"].strip().split("\n")[0] for s in row["samples"]] for row in found.values()]
+    lines = [[s["text"].strip().split("\n")[0] for s in row["samples"]] for row in results.values()]
     same = sum(a == b for a, b in zip(lines[0], lines[-1], strict=True))
-    for name, row in found.items():
+    for name, row in results.items():
         cells = []
         for key in ("prefill", "decode", "cold", "warm"):
             wall, cpu = (

@@ -248,14 +248,14 @@ def summary(fills: list[Fill], chosen: list[Hole]) -> dict[str, Any]:
     }
 
 
-def table(found: dict[str, Any]) -> None:
+def table(results: dict[str, Any]) -> None:
     print(
         "| | exact | same line as llama.cpp | decode, ms a token (CPU) "
         "| prefill, tokens/s of wall (CPU) | time to item, cold, ms (CPU) | memory, MiB |"
     )
     print("|-|-|-|-|-|-|-|")
-    reference = found.get(LLAMA, {}).get("texts")
-    for name, row in found.items():
+    reference = results.get(LLAMA, {}).get("texts")
+    for name, row in results.items():
         same = "-"
         if reference and "nano" not in name:
             hits = sum(a == b for a, b in zip(row["texts"], reference, strict=True))
@@ -268,19 +268,19 @@ def table(found: dict[str, Any]) -> None:
         )
 
 
-def plot(found: dict[str, Any], path: Path) -> None:
+def plot(results: dict[str, Any], path: Path) -> None:
     """CPU time a generated token and a read token, by peer."""
     import matplotlib
 
     matplotlib.use("Agg")
     from matplotlib import pyplot
 
-    names = list(found)
+    names = list(results)
     figure, sides = pyplot.subplots(1, 2, figsize=(9, 0.5 * len(names) + 1.2), sharey=True)
     for side, key, title in zip(
         sides, ("decode_cpu_ms", "prefill_cpu_ms"), ("decoding", "reading"), strict=True
     ):
-        bars = side.barh(names, [found[name][key] for name in names])
+        bars = side.barh(names, [results[name][key] for name in names])
         side.bar_label(bars, fmt="%.1f", padding=2)
         side.set_xlabel(f"CPU ms a token, {title}")
         side.margins(x=0.15)

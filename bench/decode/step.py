@@ -67,9 +67,9 @@ def compare(
     return {name: values[2:] for name, values in times.items()}
 
 
-def row(name: str, found: dict[str, list[float]]) -> str:
-    plain, fast = (statistics.median(found[path]) for path in ("plain", "fast"))
-    cells = (f"{statistics.median(v):.2f} ({min(v):.2f})" for v in found.values())
+def row(name: str, result: dict[str, list[float]]) -> str:
+    plain, fast = (statistics.median(result[path]) for path in ("plain", "fast"))
+    cells = (f"{statistics.median(v):.2f} ({min(v):.2f})" for v in result.values())
     return f"| {name} | {' | '.join(cells)} | {plain / fast:.1f} |"
 
 

@@ -21,9 +21,9 @@ from pathlib import Path
 
 from bench.editor.edit_cases import Case, Change, Module, cases
 
-from clover_lsp.actions.history import KEPT
 from clover_lsp.actions.next_edit import Memory, next_edits
 from clover_lsp.actions.proposals import Moment, Proposal
+from clover_lsp.documents.log import FORMER
 
 _MOST_WRONG = 3
 
@@ -94,7 +94,7 @@ def play(case: Case, tally: Tally, show: bool) -> None:
     remaining, wrong, memory = len(state.left), 0, Memory()
     while wrong < _MOST_WRONG:
         started = time.perf_counter()
-        moment = Moment(state.text, "python", state.cursor, tuple(history[:KEPT]))
+        moment = Moment(state.text, "python", state.cursor, tuple(history[:FORMER]))
         found = next_edits(moment, memory)
         tally.milliseconds.append(1000 * (time.perf_counter() - started))
         if not found:

@@ -338,5 +338,5 @@ def cases(modules: list[Module], per_kind: int, seed: int) -> list[Case]:
     return [c for kind in sorted(chosen) for c in _some(chosen[kind], per_kind, pick)]
 
 
-def _some(found: list[Case], count: int, pick: random.Random) -> list[Case]:
-    return pick.sample(found, min(count, len(found)))
+def _some(made: list[Case], count: int, pick: random.Random) -> list[Case]:
+    return pick.sample(made, min(count, len(made)))

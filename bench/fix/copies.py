@@ -25,10 +25,10 @@ from clover_patcher.repository.gitdir import OwnGit
 _TREES, _ROUNDS = 3, 5
 
 
-def git(root: Path, *args: str, said: bytes = b"") -> bytes:
+def git(root: Path, *args: str, stdin: bytes = b"") -> bytes:
     who = ["-c", "user.name=Bench", "-c", "user.email=bench@localhost"]
     return subprocess.run(
-        ["git", *who, *args], cwd=root, input=said, check=True, capture_output=True
+        ["git", *who, *args], cwd=root, input=stdin, check=True, capture_output=True
     ).stdout
 
 
@@ -45,10 +45,10 @@ def make(root: Path, refs: int, loose: int, files: int, megabytes: int) -> None:
     git(root, "commit", "-q", "-m", "Start")
     head = git(root, "rev-parse", "HEAD").strip().decode()
     many = "".join(f"create refs/tags/packed{n} {head}\n" for n in range(refs))
-    git(root, "update-ref", "--stdin", said=many.encode())
+    git(root, "update-ref", "--stdin", stdin=many.encode())
     git(root, "pack-refs", "--all")
     few = "".join(f"create refs/heads/loose{n} {head}\n" for n in range(loose))
-    git(root, "update-ref", "--stdin", said=few.encode())
+    git(root, "update-ref", "--stdin", stdin=few.encode())
 
 
 def linked(root: Path, folder: Path) -> None:

@@ -292,9 +292,9 @@ def largest(setting: Setting, targets_ms: tuple[float, float], seconds: float) -
     warm_up = seconds / 4
     alone = simulate(setting, 1, seconds, warm_up)
 
-    def fine(found: dict[str, Any]) -> bool:
+    def fine(results: dict[str, Any]) -> bool:
         p50, p95 = targets_ms
-        return bool(found["p50_ms"] <= p50 and found["p95_ms"] <= p95)
+        return bool(results["p50_ms"] <= p50 and results["p95_ms"] <= p95)
 
     if not fine(alone):
         return {**alone, "editors": 0}

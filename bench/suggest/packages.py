@@ -27,7 +27,7 @@ def sources(package: str) -> Iterator[tuple[str, str]]:
         raise SystemExit(f"package {package} is not installed; run 'make setup'")
     root = Path(spec.submodule_search_locations[0])
     for path in sorted(root.rglob("*.py")):
-        text = path.read_text(encoding="utf-8", errors="replace").replace("\r\n", "\n")
+        text = path.read_text(encoding="utf-8", errors="replace")
         if "tests" not in path.parts and not is_table(text):
             yield f"{package}/{path.relative_to(root)}", text
 

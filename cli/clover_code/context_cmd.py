@@ -178,31 +178,31 @@ def _redacted(text: str, context: Any) -> int:
     return sum(a != b for a, b in zip(text, shown, strict=True))
 
 
-def _print(found: dict[str, Any]) -> None:
-    if found["withheld"]:
-        print(f"withheld: {found['withheld']}; no suggestion is made here")
+def _print(data: dict[str, Any]) -> None:
+    if data["withheld"]:
+        print(f"withheld: {data['withheld']}; no suggestion is made here")
         return
-    used = sum(s["tokens"] for s in found["snippets"])
-    print(f"snippets ({used} of {found['budget_tokens']} tokens)")
-    for snippet in found["snippets"]:
+    used = sum(s["tokens"] for s in data["snippets"])
+    print(f"snippets ({used} of {data['budget_tokens']} tokens)")
+    for snippet in data["snippets"]:
         print(f"\n[{snippet['score']:.2f}] {snippet['kind']} {snippet['path']}:{snippet['line']}")
         print(f"       {snippet['reason']}")
         print(_quoted(snippet["text"]))
-    print(f"\nlook-ups ({len(found['lookups'])})")
-    for look in found["lookups"]:
+    print(f"\nlook-ups ({len(data['lookups'])})")
+    for look in data["lookups"]:
         print(
             f"\n[{look['confidence']:.2f}] {look['path']}: {look['matched']} equal tokens before, "
             f"{look['followed']} after, {look['count']} agree, {look['rivals']} differ"
         )
         print(_quoted(look["text"]))
-    print("\nprefix" + _of_lines(found["prefix"]))
-    print(_quoted("\n".join(found["prefix"].split("\n")[-SHOWN_LINES:])))
-    print("\nsuffix" + _of_lines(found["suffix"]))
-    print(_quoted("\n".join(found["suffix"].split("\n")[:SHOWN_LINES])))
-    if found["redacted_characters"]:
-        print(f"\n{found['redacted_characters']} characters of secrets replaced by *")
-    print(f"\nleft out ({len(found['left_out'])})")
-    for left in found["left_out"]:
+    print("\nprefix" + _of_lines(data["prefix"]))
+    print(_quoted("\n".join(data["prefix"].split("\n")[-SHOWN_LINES:])))
+    print("\nsuffix" + _of_lines(data["suffix"]))
+    print(_quoted("\n".join(data["suffix"].split("\n")[:SHOWN_LINES])))
+    if data["redacted_characters"]:
+        print(f"\n{data['redacted_characters']} characters of secrets replaced by *")
+    print(f"\nleft out ({len(data['left_out'])})")
+    for left in data["left_out"]:
         where = f"{left['kind']} {left['path']}:{left['line']}"
         print(f"[{left['score']:.2f}] {where}: {left['why']} ({left['reason']})")
 

@@ -51,7 +51,7 @@ exit codes:
 
 
 @dataclass(frozen=True, slots=True)
-class Check:
+class ReportLine:
     """One line of the report; `fix` is the command or action that mends it."""
 
     name: str
@@ -108,7 +108,7 @@ def run(args: argparse.Namespace) -> int:
         checks.append(check)
     if not args.no_start:
         looks = look_at_servers(wanted)
-        checks += (Check(name, not fix, detail, fix) for name, detail, fix in looks)
+        checks += (ReportLine(name, not fix, detail, fix) for name, detail, fix in looks)
     report(checks, health, args.json)
     return 0 if all(check.ok for check in checks) else 1
 
@@ -137,64 +137,64 @@ def base_install_command() -> str:
     return install_command().replace("[engine]", "")
 
 
-def check_python() -> Check:
+def check_python() -> ReportLine:
     version = platform.python_version()
     least, most = SUPPORTED_PYTHONS
     ok = least <= sys.version_info[:2] <= most
     wanted = f"{least[0]}.{least[1]} to {most[0]}.{most[1]}"
     detail = f"{version} ({sys.executable})"
-    return Check("python", ok, detail, "" if ok else f"use Python {wanted}")
+    return ReportLine("python", ok, detail, "" if ok else f"use Python {wanted}")
 
 
-def check_self() -> Check:
+def check_self() -> ReportLine:
     where = Path(__file__).parent
     try:
         installed = importlib.metadata.version("clover-code")
     except importlib.metadata.PackageNotFoundError:
-        return Check(
+        return ReportLine(
             "clover-code",
             False,
             f"{__version__} in {where}, not installed as a package",
             base_install_command(),
         )
-    return Check("clover-code", True, f"{installed} ({where})")
+    return ReportLine("clover-code", True, f"{installed} ({where})")
 
 
-def check_git() -> Check:
+def check_git() -> ReportLine:
     fix = "install git, for example: sudo apt-get install git"
     path = shutil.which("git")
     if path is None:
-        return Check("git", False, "not found on PATH", fix)
+        return ReportLine("git", False, "not found on PATH", fix)
     try:
         run = subprocess.run([path, "--version"], capture_output=True, text=True, timeout=20)
     except (OSError, subprocess.TimeoutExpired) as error:
-        return Check("git", False, f"{path} does not run: {error}", fix)
+        return ReportLine("git", False, f"{path} does not run: {error}", fix)
     version = run.stdout.strip().removeprefix("git version ")
     if run.returncode:
-        return Check("git", False, f"{version} ({path})", fix)
+        return ReportLine("git", False, f"{version} ({path})", fix)
     from clover_patcher.errors import PatcherError
     from clover_patcher.repository.git import require_git
 
     try:
         require_git()
     except PatcherError as error:
-        return Check("git", False, f"{version} ({path})", str(error))
-    return Check("git", True, f"{version} ({path})")
+        return ReportLine("git", False, f"{version} ({path})", str(error))
+    return ReportLine("git", True, f"{version} ({path})")
 
 
-def check_package(name: str, fix: str) -> Check:
+def check_package(name: str, fix: str) -> ReportLine:
     """Is the package importable, and at least as new as our own metadata asks for?"""
     module = _IMPORT_NAMES.get(name, name.replace("-", "_"))
     if importlib.util.find_spec(module) is None:
-        return Check(name, False, "not installed", fix)
+        return ReportLine(name, False, "not installed", fix)
     try:
         version = importlib.metadata.version(name)
     except importlib.metadata.PackageNotFoundError:
-        return Check(name, True, "version unknown")
+        return ReportLine(name, True, "version unknown")
     least = _least_versions().get(name)
     if least is not None and _release(version) < _release(least):
-        return Check(name, False, f"{version}, {least} or newer is needed", f"{fix} --upgrade")
-    return Check(name, True, version)
+        return ReportLine(name, False, f"{version}, {least} or newer is needed", f"{fix} --upgrade")
+    return ReportLine(name, True, version)
 
 
 def _least_versions() -> dict[str, str]:
@@ -211,20 +211,20 @@ def _release(version: str) -> tuple[int, ...]:
     return tuple(int(n) for n in (numbers[0] if numbers else "").split(".") if n)
 
 
-def check_weights() -> Iterator[Check]:
+def check_weights() -> Iterator[ReportLine]:
     """Where the checkpoint is and whether its three files are there."""
     folder = checkpoint_path()
     if (candidate := candidate_at(folder)) is not None:
         ready, name = candidate.missing() is None, candidate.name
         detail = f"{name}, in {folder}" if ready else f"{name} is not installed"
-        yield Check("weights", ready, detail, "" if ready else candidate.install_commands())
+        yield ReportLine("weights", ready, detail, "" if ready else candidate.install_commands())
         return
     if folder.suffix == ".gguf":
         reason = gguf_missing(folder) or ""
         what, _, command = reason.partition("; run: ")
         there = "" if reason else f"{folder} ({folder.stat().st_size / 1e6:.1f} MB)"
         fix = (command or "clover-code model list") if reason else ""
-        yield Check("weights", not reason, what or there, fix)
+        yield ReportLine("weights", not reason, what or there, fix)
         return
     fix = "reinstall clover-code: its wheel ships the weights"
     if os.environ.get("CLOVER_CHECKPOINT"):
@@ -234,13 +234,13 @@ def check_weights() -> Iterator[Check]:
     if not weights:
         missing.append("*.safetensors")
     if missing:
-        yield Check("weights", False, f"{folder} has no {', '.join(missing)}", fix)
+        yield ReportLine("weights", False, f"{folder} has no {', '.join(missing)}", fix)
         return
     size = sum(path.stat().st_size for path in weights) / 1e6
-    yield Check("weights", True, f"{folder} ({size:.1f} MB)")
+    yield ReportLine("weights", True, f"{folder} ({size:.1f} MB)")
 
 
-def check_engine() -> tuple[Check, Health]:
+def check_engine() -> tuple[ReportLine, Health]:
     """Starts the model and asks for a few tokens."""
     begun = time.monotonic()
     with LocalEngine() as engine:
@@ -251,7 +251,7 @@ def check_engine() -> tuple[Check, Health]:
         except EngineError as error:
             health = engine.health()
             fix = shlex.join(["clover-code", "--debug", "doctor"])
-            return Check("engine", False, str(error), fix), health
+            return ReportLine("engine", False, str(error), fix), health
         health = engine.health()
     answered = time.monotonic() - begun - loaded
     size = f", {health.parameters / 1e6:.1f}M parameters" if health.parameters else ""
@@ -259,10 +259,10 @@ def check_engine() -> tuple[Check, Health]:
         f"{health.model}{size}, {engine.threads} threads: loaded in {loaded:.1f} s, "
         f"{result.stats.tokens} tokens in {answered:.2f} s"
     )
-    return Check("engine", True, detail), health
+    return ReportLine("engine", True, detail), health
 
 
-def report(checks: list[Check], health: Health | None, as_json: bool) -> None:
+def report(checks: list[ReportLine], health: Health | None, as_json: bool) -> None:
     """Prints the checks as a table, or as one JSON object."""
     if as_json:
         found: dict[str, Any] = {

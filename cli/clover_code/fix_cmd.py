@@ -203,7 +203,7 @@ def _fix(args: argparse.Namespace, screen: Screen, cancel: CancelToken) -> FixRe
     from clover_patcher.repository.git import Repository
 
     top = Repository.open(Path.cwd()).root
-    unread = _withheld(top)
+    withheld = _withheld(top)
     request = FixRequest(
         root=Path.cwd(),
         check=args.check,
@@ -219,7 +219,7 @@ def _fix(args: argparse.Namespace, screen: Screen, cancel: CancelToken) -> FixRe
         resume=args.resume,
         allow=tuple(args.allow),
         check_only=args.check_only,
-        unread=unread,
+        withheld=withheld,
         include=tuple(args.include),
         network=args.network,
     )
@@ -228,7 +228,7 @@ def _fix(args: argparse.Namespace, screen: Screen, cancel: CancelToken) -> FixRe
             return fix(request, None, screen, cancel)
         engine = for_repairs(engine)
         try:
-            return fix(request, unquoting(engine, top, unread), screen, cancel)
+            return fix(request, unquoting(engine, top, withheld), screen, cancel)
         finally:
             engine.close()
 
@@ -366,11 +366,11 @@ def _print_prediction(result: FixResult, instance_id: str) -> None:
     output.print_json(line)
 
 
-def _write_json(path: Path, said: dict[str, Any]) -> None:
+def _write_json(path: Path, data: dict[str, Any]) -> None:
     if path == _STDOUT:
-        output.print_json(said)
+        output.print_json(data)
     else:
-        _write(path, json.dumps(said, indent=2).encode() + b"\n")
+        _write(path, json.dumps(data, indent=2).encode() + b"\n")
 
 
 def _write(path: Path, data: bytes) -> None:

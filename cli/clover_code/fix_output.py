@@ -97,17 +97,17 @@ def error_as_json(message: str, exit_code: int, seconds: float) -> dict[str, Any
     }
 
 
-def failures_as_json(said: FixResult | Outcome | None) -> list[dict[str, str]]:
+def failures_as_json(ended: FixResult | Outcome | None) -> list[dict[str, str]]:
     """How the check fails without a patch: tests, kinds of errors, messages."""
     return [
         {"test": failure.nodeid, "kind": failure.kind, "message": failure.message}
-        for failure in (said.failures if said else ())
+        for failure in (ended.failures if ended else ())
     ]
 
 
-def print_failures(said: FixResult | Outcome | None) -> None:
+def print_failures(ended: FixResult | Outcome | None) -> None:
     """What was reproduced, on standard error: the failing tests and their messages, shortened."""
-    failures = said.failures if said else ()
+    failures = ended.failures if ended else ()
     for failure in failures[:_SHOWN]:
         words = " ".join(failure.message.split())
         text = f"{failure.nodeid or 'the check'}: {failure.kind}{': ' if words else ''}{words}"
@@ -260,9 +260,9 @@ def coloured(patch: bytes) -> bytes:
     return b"".join(_coloured(line) for line in patch.splitlines(keepends=True))
 
 
-def print_json(said: dict[str, Any]) -> None:
+def print_json(data: dict[str, Any]) -> None:
     """One JSON object on standard output, in one line of ASCII."""
-    print(json.dumps(said))
+    print(json.dumps(data))
 
 
 def patch_text(patch: bytes) -> tuple[str | None, str | None]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from clover_code.engine_option import ENGINES, ENVIRONMENT, add_engine_arguments, opened
 from clover_code.errors import UserError
-from clover_code.places import Hole, Place, cut, parse_place, read_text
+from clover_code.places import CursorText, Place, cut, parse_place, read_text
 from clover_engine.api import InfillRequest, Mode, to_json
 from clover_engine.gate import is_shown
 
@@ -115,7 +115,7 @@ def _withheld(place: Place) -> str:
         raise UserError(f"{error.name} is not installed; run: {install_command()}") from error
 
 
-def describe(result: InfillResult, hole: Hole, seconds: float) -> dict[str, Any]:
+def describe(result: InfillResult, hole: CursorText, seconds: float) -> dict[str, Any]:
     """What `--json` prints; the surest choice comes first and stands at the top."""
     choices = [
         {
@@ -134,8 +134,8 @@ def describe(result: InfillResult, hole: Hole, seconds: float) -> dict[str, Any]
     }
 
 
-def _print(found: dict[str, Any]) -> None:
-    for choice in found["choices"]:
+def _print(data: dict[str, Any]) -> None:
+    for choice in data["choices"]:
         print(choice["text"])
         doubt = "" if choice["shown"] else " (too unsure: an editor would not show it)"
         if not choice["text"].strip():

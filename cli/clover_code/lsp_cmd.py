@@ -61,15 +61,14 @@ def run(args: argparse.Namespace) -> int:
     start_log(args.log, "debug" if args.debug else args.log_level)
     gc.disable()  # the imports make hundreds of thousands of objects that stay
     try:
-        from clover_lsp.connection.session import serve_stdio, serve_tcp
-        from clover_lsp.server import CloverServer
+        from clover_lsp.session import make_server, serve_stdio, serve_tcp
     except ModuleNotFoundError as error:
         from clover_engine.worker.local import install_command
 
         command = install_command().replace("[engine]", "")
         raise UserError(f"{error.name} is not installed; run: {command}") from None
 
-    server = CloverServer(__version__, fixed_settings=settings)
+    server = make_server(__version__, fixed_settings=settings)
     gc.freeze()
     gc.enable()
     try:

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import io
-import re
 import sys
 import tokenize
 from dataclasses import dataclass
 from pathlib import Path
 
 from clover_code.errors import UserError
+from clover_engine.line_ends import LINE_END, line_starts, to_lf
 
 STDIN = "<standard input>"
 """Stands for "-" as FILE: argparse would take "-:12:5" for an option."""
-
-_LINE_END = re.compile(r"\r\n|\n|\r")
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +29,7 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True)
-class Hole:
+class CursorText:
     """The text around the place, with ``\\n`` line ends, and the file's own line end."""
 
     prefix: str
@@ -70,13 +68,13 @@ def read_text(place: Place) -> str:
     return text
 
 
-def cut(text: str, place: Place) -> Hole:
+def cut(text: str, place: Place) -> CursorText:
     """Divides the text at the place."""
-    starts = [0, *(m.end() for m in _LINE_END.finditer(text))]
+    starts = line_starts(text)
     if place.line > len(starts):
         raise UserError(f"{place.name} ends at line {len(starts)}; there is no line {place.line}")
     start = starts[place.line - 1]
-    end = _LINE_END.search(text, start)
+    end = LINE_END.search(text, start)
     width = (end.start() if end else len(text)) - start
     if place.column > width + 1:
         raise UserError(
@@ -84,6 +82,6 @@ def cut(text: str, place: Place) -> Hole:
             f"COL can be 1 to {width + 1}, not {place.column}"
         )
     at = start + place.column - 1
-    prefix, suffix = (_LINE_END.sub("\n", part) for part in (text[:at], text[at:]))
+    prefix, suffix = to_lf(text[:at]), to_lf(text[at:])
     crlf = text.count("\r\n")
-    return Hole(prefix, suffix, "\r\n" if crlf > text.count("\n") - crlf else "\n")
+    return CursorText(prefix, suffix, "\r\n" if crlf > text.count("\n") - crlf else "\n")

@@ -23,12 +23,12 @@ from clover_engine.capacity.sizes import Precision, active_parameters, parts
 BITS: tuple[Precision, ...] = (Precision(16), Precision(8), Precision(4))
 
 
-def print_plan(found: Plan, as_json: bool) -> None:
+def print_plan(planned: Plan, as_json: bool) -> None:
     """One card: parts, caches, room, recommendation."""
     if as_json:
-        print(json.dumps(_as_dict(found)))
+        print(json.dumps(_as_dict(planned)))
         return
-    for line in _lines(found):
+    for line in _lines(planned):
         print(line)
 
 
@@ -52,13 +52,13 @@ def print_overview(model: Model, precision: Precision | None, as_json: bool) -> 
     print("add --gpu-memory, for example --gpu-memory 24GB, for one card in detail")
 
 
-def _cell(found: Plan) -> str:
-    if not found.fits:
-        needed = cards_needed(found.model, found.precision, found.memory_bytes)
+def _cell(planned: Plan) -> str:
+    if not planned.fits:
+        needed = cards_needed(planned.model, planned.precision, planned.memory_bytes)
         return "no" if needed is None else f"{needed} cards"
-    if found.offloaded:
-        return f"{found.sequences(found.context)} ({found.expert_share:.0%})"
-    return str(found.sequences(found.context))
+    if planned.offloaded:
+        return f"{planned.sequences(planned.context)} ({planned.expert_share:.0%})"
+    return str(planned.sequences(planned.context))
 
 
 def _headline(model: Model) -> str:
@@ -77,125 +77,128 @@ def _headline(model: Model) -> str:
     )
 
 
-def _lines(found: Plan) -> Iterator[str]:
-    precision = "as stored" if found.precision is None else str(found.precision)
-    cards = "one card" if found.gpus == 1 else f"{found.gpus} cards"
-    yield _headline(found.model)
-    yield f"{precision}, {cards} of {_size(found.memory_bytes)}"
+def _lines(planned: Plan) -> Iterator[str]:
+    precision = "as stored" if planned.precision is None else str(planned.precision)
+    cards = "one card" if planned.gpus == 1 else f"{planned.gpus} cards"
+    yield _headline(planned.model)
+    yield f"{precision}, {cards} of {_size(planned.memory_bytes)}"
     yield "\nweights"
-    for name, size in found.weights.items():
+    for name, size in planned.weights.items():
         yield f"  {name:26}{_size(size):>10}"
-    yield f"  {'together':26}{_size(sum(found.weights.values())):>10}"
+    yield f"  {'together':26}{_size(sum(planned.weights.values())):>10}"
     yield "\non each card"
-    yield f"  {'weights':26}{_size(found.resident_bytes):>10}"
-    yield f"  {'runtime and activations':26}{_size(found.working_bytes):>10}  (estimate)"
-    yield f"  {'left for caches':26}{_size(found.cache_bytes):>10}"
+    yield f"  {'weights':26}{_size(planned.resident_bytes):>10}"
+    yield f"  {'runtime and activations':26}{_size(planned.working_bytes):>10}  (estimate)"
+    yield f"  {'left for caches':26}{_size(planned.cache_bytes):>10}"
     yield "\neach sequence"
-    yield f"  {'KV cache per token':26}{_size(found.kv_per_token):>10}"
-    if found.state_per_sequence:
-        states = STATE_SLOTS * found.state_per_sequence
+    yield f"  {'KV cache per token':26}{_size(planned.kv_per_token):>10}"
+    if planned.state_per_sequence:
+        states = STATE_SLOTS * planned.state_per_sequence
         yield f"  {f'DeltaNet states ({STATE_SLOTS})':26}{_size(states):>10}"
-    yield f"  {f'logits of {_rows(found)}':26}{_size(found.logits_per_sequence):>10}"
+    yield f"  {f'logits of {_rows(planned)}':26}{_size(planned.logits_per_sequence):>10}"
     yield ""
-    if not found.fits:
-        yield from _does_not_fit(found)
+    if not planned.fits:
+        yield from _does_not_fit(planned)
         return
     yield "context tokens   sequences at once"
-    for context in _contexts(found):
-        yield f"{context:>14,}   {found.sequences(context):>17}"
+    for context in _contexts(planned):
+        yield f"{context:>14,}   {planned.sequences(context):>17}"
     yield ""
-    if found.offloaded:
-        yield from _offloading(found)
-    yield recommendation(found)
+    if planned.offloaded:
+        yield from _offloading(planned)
+    yield recommendation(planned)
 
 
-def _contexts(found: Plan) -> list[int]:
-    longest = found.model.config.max_position_embeddings
+def _contexts(planned: Plan) -> list[int]:
+    longest = planned.model.config.max_position_embeddings
     return [c for c in CONTEXTS if c < longest] + [min(longest, 2 * CONTEXTS[-1])]
 
 
-def _does_not_fit(found: Plan) -> Iterator[str]:
-    yield f"does not fit: {_size(found.missing_bytes)} are missing on each card"
-    yield recommendation(found)
+def _does_not_fit(planned: Plan) -> Iterator[str]:
+    yield f"does not fit: {_size(planned.missing_bytes)} are missing on each card"
+    yield recommendation(planned)
 
 
-def _offloading(found: Plan) -> Iterator[str]:
-    block = found.block_size
+def _offloading(planned: Plan) -> Iterator[str]:
+    block = planned.block_size
     yield (
-        f"{found.expert_share:.0%} of the experts are on the card; all of them stay in host memory "
-        f"({_size(found.host_bytes)}, pinned)"
+        f"{planned.expert_share:.0%} of the experts are on the card; all of them stay in host "
+        f"memory ({_size(planned.host_bytes)}, pinned)"
     )
     link = _size(LINK_BYTES_PER_S)
     yield f"fetched at {link}/s (PCIe 4.0 x16) by uniform routing, both assumed:"
     for rows, what in ((1, "one token at a time"), (block, f"a block of {block} rows")):
-        seconds = fetch_seconds(found, rows)
-        size = _size(found.fetched_bytes(rows))
+        seconds = fetch_seconds(planned, rows)
+        size = _size(planned.fetched_bytes(rows))
         yield f"  {what:26}{size:>10} a pass, {1000 * seconds:.1f} ms"
-    ratio = found.fetched_bytes(block) / found.fetched_bytes(1)
+    ratio = planned.fetched_bytes(block) / planned.fetched_bytes(1)
     yield (
         f"  a block touches more experts than a token: it pays from {ratio:.1f} committed tokens a "
         "pass on"
     )
 
 
-def recommendation(found: Plan) -> str:
+def recommendation(planned: Plan) -> str:
     """One line: what to run, or what would fit."""
-    model = found.model
-    if not found.fits:
-        return "→ " + _what_would_fit(found)
-    if found.offloaded:
-        needed = cards_needed(model, found.precision, found.memory_bytes)
+    model = planned.model
+    if not planned.fits:
+        return "→ " + _what_would_fit(planned)
+    if planned.offloaded:
+        needed = cards_needed(model, planned.precision, planned.memory_bytes)
         others = f"; with {needed} such cards all experts fit" if needed else ""
-        budget = int(found.expert_share * found.weights["experts"])
+        budget = int(planned.expert_share * planned.weights["experts"])
         return (
             '→ one user at a time, from Python: clover_engine.load(DIR, device="cuda", '
             f'dtype="bfloat16", expert_budget_bytes={budget}){others}'
         )
-    tp = f" --tp {found.gpus}" if found.gpus > 1 else ""
-    quantised = found.precision is not None and found.precision.quantised and not model.quantised
-    first = f"with the weights at {found.precision}: " if quantised else ""
+    tp = f" --tp {planned.gpus}" if planned.gpus > 1 else ""
+    quantised = (
+        planned.precision is not None and planned.precision.quantised and not model.quantised
+    )
+    first = f"with the weights at {planned.precision}: " if quantised else ""
     return (
         f"→ {first}clover-code serve --model {model.name if model.stored else 'DIR'}{tp} "
-        f"--context-length {found.context} --max-running-requests {found.sequences(found.context)}"
+        f"--context-length {planned.context} "
+        f"--max-running-requests {planned.sequences(planned.context)}"
     )
 
 
-def _what_would_fit(found: Plan) -> str:
+def _what_would_fit(planned: Plan) -> str:
     for lower in (8, 4):
-        if lower < (16 if found.precision is None else found.precision.bits):
-            better = plan(found.model, Precision(lower), found.memory_bytes, gpus=found.gpus)
-            if better.fits and not found.model.quantised:
+        if lower < (16 if planned.precision is None else planned.precision.bits):
+            better = plan(planned.model, Precision(lower), planned.memory_bytes, gpus=planned.gpus)
+            if better.fits and not planned.model.quantised:
                 return f"quantise: it fits at {lower} bits (--bits {lower})"
-    needed = cards_needed(found.model, found.precision, found.memory_bytes)
+    needed = cards_needed(planned.model, planned.precision, planned.memory_bytes)
     if needed is not None:
         return f"use {needed} such cards (--tp {needed})"
     return "use larger cards, or a smaller model"
 
 
-def _rows(found: Plan) -> str:
-    return "one row" if found.block_size == 1 else f"{found.block_size} rows"
+def _rows(planned: Plan) -> str:
+    return "one row" if planned.block_size == 1 else f"{planned.block_size} rows"
 
 
-def _as_dict(found: Plan) -> dict[str, Any]:
+def _as_dict(planned: Plan) -> dict[str, Any]:
     return {
-        "model": found.model.name,
-        "bits": None if found.precision is None else found.precision.bits,
-        "gpu_memory_bytes": found.memory_bytes,
-        "gpus": found.gpus,
-        "fits": found.fits,
-        "missing_bytes": found.missing_bytes,
-        "weights_bytes": found.weights,
-        "resident_bytes": found.resident_bytes,
-        "working_bytes": found.working_bytes,
-        "cache_bytes": found.cache_bytes,
-        "kv_bytes_per_token": found.kv_per_token,
-        "state_bytes_per_sequence": found.state_per_sequence,
-        "expert_share_on_card": found.expert_share,
-        "host_bytes": found.host_bytes,
-        "fetched_bytes_per_token": found.fetched_bytes(1),
-        "fetched_bytes_per_block": found.fetched_bytes(found.block_size),
-        "sequences": {str(c): found.sequences(c) for c in _contexts(found)},
-        "recommendation": recommendation(found).removeprefix("→ "),
+        "model": planned.model.name,
+        "bits": None if planned.precision is None else planned.precision.bits,
+        "gpu_memory_bytes": planned.memory_bytes,
+        "gpus": planned.gpus,
+        "fits": planned.fits,
+        "missing_bytes": planned.missing_bytes,
+        "weights_bytes": planned.weights,
+        "resident_bytes": planned.resident_bytes,
+        "working_bytes": planned.working_bytes,
+        "cache_bytes": planned.cache_bytes,
+        "kv_bytes_per_token": planned.kv_per_token,
+        "state_bytes_per_sequence": planned.state_per_sequence,
+        "expert_share_on_card": planned.expert_share,
+        "host_bytes": planned.host_bytes,
+        "fetched_bytes_per_token": planned.fetched_bytes(1),
+        "fetched_bytes_per_block": planned.fetched_bytes(planned.block_size),
+        "sequences": {str(c): planned.sequences(c) for c in _contexts(planned)},
+        "recommendation": recommendation(planned).removeprefix("→ "),
     }
 
 

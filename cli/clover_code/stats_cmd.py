@@ -63,14 +63,14 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _print(found: dict[str, Any]) -> None:
-    if not found["all"]["shown"]:
-        when = "" if found["days"] is None else f" in the last {found['days']:g} days"
-        print(f"nothing was suggested{when}; counts are kept in {found['folder']}")
+def _print(data: dict[str, Any]) -> None:
+    if not data["all"]["shown"]:
+        when = "" if data["days"] is None else f" in the last {data['days']:g} days"
+        print(f"nothing was suggested{when}; counts are kept in {data['folder']}")
         return
-    rows = [("all", found["all"])]
-    rows += [(f"  {name}", row) for name, row in found["by_language"].items()]
-    rows += [(f"  from {name}", row) for name, row in found["by_origin"].items()]
+    rows = [("all", data["all"])]
+    rows += [(f"  {name}", row) for name, row in data["by_language"].items()]
+    rows += [(f"  from {name}", row) for name, row in data["by_origin"].items()]
     width = max(len(name) for name, _ in rows)
     print(" " * width, *(f"{column:>10}" for column in COLUMNS))
     for name, row in rows:

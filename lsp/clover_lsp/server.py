@@ -1,17 +1,16 @@
-"""The server object: what every feature uses, and the list of features.
+"""The server object: what every feature uses.
 
-A feature is a module in `features/` with ``register(server)``. One that fails to import or to
-register is logged and the rest works. Handlers run on the event loop and must not block it:
-``await server.workers.now(...)`` for what a user waits for, ``.later(...)`` for the rest. A
-handler's synchronous part runs before the next message is read, so take snapshots there: a plain
-function that returns an awaitable. Methods unknown to `lsprotocol` get plain JSON as `params`.
+A feature is a module in `features/` with ``register(server)``. Handlers run on the event loop and
+must not block it: ``await server.workers.now(...)`` for what a user waits for, ``.later(...)`` for
+the rest. A handler's synchronous part runs before the next message is read, so take snapshots
+there: a plain function that returns an awaitable. Methods unknown to `lsprotocol` get plain JSON as
+`params`.
 """
 
 from __future__ import annotations
 
 import asyncio
 import functools
-import importlib
 import inspect
 import logging
 import os
@@ -44,20 +43,6 @@ from clover_lsp.status import Kind, Report, Status
 log = logging.getLogger(__name__)
 F = TypeVar("F", bound=Callable[..., Any])
 
-FEATURES = (
-    "documents_sync",
-    "notebooks",
-    "inline_completion",
-    "completion",
-    "acceptance",
-    "status",
-    "context",
-    "watched",
-    "commands",
-    "fix_action",
-    "edit_selection",
-    "next_edit",
-)
 _ENCODINGS: dict[str, Encoding] = {"utf-8": "utf-8", "utf-16": "utf-16", "utf-32": "utf-32"}
 NOTEBOOKS = types.NotebookDocumentSyncOptions(
     notebook_selector=[
@@ -118,7 +103,6 @@ class CloverServer(LanguageServer):
         self.feature(types.INITIALIZE)(self._initialize)
         self.feature(types.INITIALIZED)(self._initialized)
         self.feature(types.WORKSPACE_DID_CHANGE_CONFIGURATION)(self._settings_changed)
-        self.load_features()
 
     @property
     def documents(self) -> Documents:
@@ -147,13 +131,6 @@ class CloverServer(LanguageServer):
     def command(self, command_name: str) -> Callable[[F], F]:
         """Like pygls's, and takes bound methods too."""
         return _for_methods(super().command(command_name))
-
-    def load_features(self) -> None:
-        for name in FEATURES:
-            try:
-                importlib.import_module(f"clover_lsp.features.{name}").register(self)
-            except Exception:
-                log.exception("feature %s does not work", name)
 
     def on_initialize(self, call: Callable[[types.InitializeParams], None]) -> None:
         """`call` runs before the server says what it can do; capabilities, settings, roots and

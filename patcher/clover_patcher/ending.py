@@ -23,7 +23,7 @@ from clover_patcher.report.explain import explain
 from clover_patcher.report.runlog import RunLog
 from clover_patcher.repository.treecopy import is_other_source
 from clover_patcher.request import FixResult, FixStatus
-from clover_patcher.task import Task
+from clover_patcher.task.task import Task
 from clover_patcher.types import Candidate, EngineUse, Outcome
 from clover_patcher.validate.choice import Passing, best_first
 from clover_patcher.validate.differential import Differential

@@ -18,7 +18,7 @@ from clover_patcher.check.runners import Runner, cautions
 from clover_patcher.deliver.commit import require_committable
 from clover_patcher.deliver.deliver import deliver
 from clover_patcher.deliver.journal import Journal
-from clover_patcher.deliver.message import Story
+from clover_patcher.deliver.message import FixSummary
 from clover_patcher.deliver.recovery import settle
 from clover_patcher.edits import FileChange
 from clover_patcher.ending import ENDINGS, Report, changes_of
@@ -38,7 +38,7 @@ from clover_patcher.repository.permission import Permission
 from clover_patcher.repository.workspace import Workspace
 from clover_patcher.request import FixRequest, FixResult, FixStatus
 from clover_patcher.stopping import LinkedToken, stopped_by
-from clover_patcher.task import Task, stopped
+from clover_patcher.task.task import Task, stopped
 from clover_patcher.types import Outcome
 from clover_patcher.validate.acceptance import Acceptance
 from clover_patcher.validate.choice import Passing
@@ -74,9 +74,9 @@ def proposers_for(
     request: FixRequest, engine: MeteredEngine | None, cancel: CancelToken
 ) -> list[Proposer]:
     """Who makes candidates, in the order in which they are asked."""
-    proposers: list[Proposer] = [ToolSuggestions(), Templates(engine, cancel, request.unread)]
+    proposers: list[Proposer] = [ToolSuggestions(), Templates(engine, cancel, request.withheld)]
     if engine is not None:
-        proposers.append(Rewriter(engine, cancel, withheld=request.unread))
+        proposers.append(Rewriter(engine, cancel, withheld=request.withheld))
     return proposers
 
 
@@ -141,7 +141,7 @@ class _Repair:
             task.request.allow,
             workspace.other_sources,
         )
-        counts = RepositoryCounts(workspace.python_files, workspace.read, task.request.unread)
+        counts = RepositoryCounts(workspace.python_files, workspace.read, task.request.withheld)
         stack.callback(counts.stop)
         counts.start()
         baseline, runners = self._baseline(lanes)
@@ -259,8 +259,8 @@ class _Repair:
         if mine := [one.path for one in changed if one.path in different]:
             raise TreeChanged(f"{mine[0]} changed meanwhile: the patch was not applied")
         place, origin = f"{about['path']}:{about['line']}", about["origin"]
-        story = Story.of(why, task.check.display, place, origin.words)
-        done = deliver(task.repository, changed, story, commit=task.request.commit)
+        summary = FixSummary.of(why, task.check.display, place, origin.words)
+        done = deliver(task.repository, changed, summary, commit=task.request.commit)
         self.report.notes += done.notes
         more = {"applied": True, "fix_id": done.id, "commit": done.commit}
         return self.report.result("fixed", done.exit_code, **about, **more)

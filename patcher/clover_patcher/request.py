@@ -48,7 +48,7 @@ class FixRequest:
     """Where the run is logged; None: in the git directory, unless there are unsaved buffers."""
     resume: bool = False
     """Skip candidates that failed in an earlier run of this check on this very tree."""
-    unread: Callable[[str], bool] | None = None
+    withheld: Callable[[str], bool] | None = None
     """True for a repository-relative path whose text the engine must not see: such a file is
     repaired by templates alone."""
     allow: tuple[str, ...] = ()

@@ -68,7 +68,7 @@ def test_starting_stays_light() -> None:
         "clover_patcher.fix",
     )
     code = (
-        "import sys; from clover_lsp.server import CloverServer; CloverServer(); "
+        "import sys; from clover_lsp.session import make_server; make_server(); "
         f"print([m for m in {heavy!r} if m in sys.modules])"
     )
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)

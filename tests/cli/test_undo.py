@@ -9,11 +9,13 @@ from typing import Any
 import pytest
 
 from clover_patcher.deliver.deliver import Delivered, deliver
-from clover_patcher.deliver.message import Story
+from clover_patcher.deliver.message import FixSummary
 from clover_patcher.edits import FileChange
 from clover_patcher.repository.git import Repository
 
-STORY = Story(("t.py::test_a",), "pytest", "It failed", "a.py:1", "It changed", "It passes", "")
+SUMMARY = FixSummary(
+    ("t.py::test_a",), "pytest", "It failed", "a.py:1", "It changed", "It passes", ""
+)
 Command = Callable[..., Any]
 
 
@@ -26,7 +28,7 @@ def root(make_repo, monkeypatch: pytest.MonkeyPatch, temporary_root: Path) -> Pa
 
 def fix(root: Path, *, commit: bool = False) -> Delivered:
     change = FileChange("a.py", b"x = 1\n", b"x = 2\n")
-    return deliver(Repository.open(root), [change], STORY, commit=commit)
+    return deliver(Repository.open(root), [change], SUMMARY, commit=commit)
 
 
 def test_undo_prints_what_it_did(command: Command, root: Path) -> None:

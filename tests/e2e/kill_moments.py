@@ -43,7 +43,7 @@ class Moment:
 
 
 @dataclass(frozen=True)
-class Found:
+class KillResult:
     """What a kill left. `stage` is the last one that the run told of; `wrong` is empty if all
     is well after the next start."""
 
@@ -98,7 +98,7 @@ class Project:
         self.git("reset", "-q", "--hard", self.start.strip())
         shutil.rmtree(self.root / ".git/clover", ignore_errors=True)
 
-    def kill_at(self, moment: Moment) -> Found:
+    def kill_at(self, moment: Moment) -> KillResult:
         """Runs, kills, starts the next command, and says what each left; then resets."""
         stage = self._killed(moment)
         state = {self.old: "old", self.new: "new"}.get(self.content(), "neither")
@@ -109,7 +109,7 @@ class Project:
             wrong.append(f"the next command failed: {after.stderr.decode()}")
         wrong += self._wrong(moment)
         self.reset()
-        return Found(moment, stage, state, tuple(wrong))
+        return KillResult(moment, stage, state, tuple(wrong))
 
     def _killed(self, moment: Moment) -> str:
         """Kills a run, and returns the last stage that it told of."""
@@ -210,7 +210,7 @@ def main() -> int:
     return 1 if bad else 0
 
 
-def _order(found: Found) -> tuple[bool, float]:
+def _order(found: KillResult) -> tuple[bool, float]:
     return found.moment.from_apply, found.moment.delay_s
 
 

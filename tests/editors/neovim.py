@@ -140,7 +140,7 @@ class Editor:
                 return value
             time.sleep(0.02)
         raise TimeoutError(
-            f"{expression} stayed false; lines {self.lines()}; messages: {self.said()}"
+            f"{expression} stayed false; lines {self.lines()}; messages: {self.messages()}"
         )
 
     def shows(self, expected: str | None, seconds: float = 30.0) -> None:
@@ -153,7 +153,7 @@ class Editor:
                 )
             time.sleep(0.02)
 
-    def said(self) -> str:
+    def messages(self) -> str:
         """The editor's messages."""
         text: str = self.lua("vim.fn.execute('messages')")
         return text

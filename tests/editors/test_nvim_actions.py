@@ -72,7 +72,7 @@ def test_the_fix_of_a_linters_diagnostic_reaches_the_disk(editor: Editor, folder
 def test_where_there_is_no_diagnostic_the_user_is_told(editor: Editor, folder: Path) -> None:
     open_file(editor, folder / "fine.py", "x = 1\n")
     editor.command("Clover fix")
-    assert "no diagnostic in this line" in editor.said()
+    assert "no diagnostic in this line" in editor.messages()
 
 
 def test_what_the_tests_say_is_repaired_and_undone(editor: Editor, folder: Path) -> None:

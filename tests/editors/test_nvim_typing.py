@@ -210,7 +210,7 @@ def test_a_wrong_word_is_answered_with_the_right_ones(
     editor: Editor, command: str, words: str
 ) -> None:
     editor.command(command)
-    assert words in editor.said()
+    assert words in editor.messages()
 
 
 def test_commands_are_completed(editor: Editor) -> None:

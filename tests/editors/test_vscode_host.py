@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 from tests.editors.code_server import HostServer, missing
 
-from clover_lsp.server import CloverServer
+from clover_lsp.session import make_server
 from clover_lsp.settings import docs as settings_docs
 
 pytestmark = pytest.mark.skipif(bool(missing()), reason=missing() or "-")
@@ -46,7 +46,7 @@ def wanted() -> dict[str, Any]:
     """What the extension must agree with the server about."""
     properties: dict[str, Any] = settings_docs.vscode()["properties"]
     return {
-        "commands": list(CloverServer().protocol.fm.commands),
+        "commands": list(make_server().protocol.fm.commands),
         "properties": properties,
         "defaults": {name.removeprefix("clover."): p["default"] for name, p in properties.items()},
     }

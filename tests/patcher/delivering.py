@@ -6,13 +6,13 @@ from pathlib import Path
 from typing import Any
 
 from clover_patcher.deliver.deliver import Delivered, deliver
-from clover_patcher.deliver.message import Story
+from clover_patcher.deliver.message import FixSummary
 from clover_patcher.edits import FileChange
 from clover_patcher.repository.git import Repository
 
 BEFORE, AFTER = "def double(x):\n    return x + 3\n", "def double(x):\n    return x * 2\n"
 FILES = {"pkg/prog.py": BEFORE, "other.py": "a = 1\n", "staged.py": "b = 1\n"}
-STORY = Story(
+SUMMARY = FixSummary(
     failing=("tests/test_prog.py::test_double",),
     check="pytest -q tests",
     failure="Failing before: tests/test_prog.py::test_double (AssertionError) of 3 tests",
@@ -34,11 +34,11 @@ class Patched:
     def repository(self) -> Repository:
         return Repository.open(self.root)
 
-    def deliver(self, *, commit: bool = False, story: Story = STORY) -> Delivered:
+    def deliver(self, *, commit: bool = False, summary: FixSummary = SUMMARY) -> Delivered:
         before = self.program.read_bytes()
         after = before.replace(b"x + 3", b"x * 2")
         change = FileChange("pkg/prog.py", before, after)
-        return deliver(self.repository, [change], story, commit=commit)
+        return deliver(self.repository, [change], summary, commit=commit)
 
     def git(self, *args: str) -> str:
         return str(self._make.git(self.root, *args))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -33,12 +31,7 @@ Outcomes = list[tuple[str, str]]
 Script = Callable[..., Outcomes]
 
 
-@pytest.fixture(autouse=True)
-def environment(monkeypatch: pytest.MonkeyPatch, temporary_root: Path) -> Iterator[None]:
-    """`python` is the one that runs the tests; no run leaves anything behind."""
-    monkeypatch.setenv("PATH", os.path.dirname(sys.executable), prepend=os.pathsep)
-    yield
-    assert list(temporary_root.iterdir()) == []
+pytestmark = pytest.mark.usefixtures("own_python")
 
 
 @pytest.fixture

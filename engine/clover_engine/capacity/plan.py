@@ -316,6 +316,6 @@ def cards_needed(model: Model, precision: Precision | None, memory_bytes: int) -
     return None
 
 
-def fetch_seconds(found: Plan, rows: int, link_bytes_per_s: float = LINK_BYTES_PER_S) -> float:
+def fetch_seconds(plan: Plan, rows: int, link_bytes_per_s: float = LINK_BYTES_PER_S) -> float:
     """Time of a pass's fetches from host memory."""
-    return found.fetched_bytes(rows) / link_bytes_per_s
+    return plan.fetched_bytes(rows) / link_bytes_per_s

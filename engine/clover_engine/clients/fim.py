@@ -29,7 +29,7 @@ _BREAK = "\u200b"
 
 
 @dataclass(frozen=True, slots=True)
-class Hole:
+class FimParts:
     """What a prompt is made of, cut to size by `fit`."""
 
     prefix: str
@@ -74,7 +74,7 @@ class FimTemplate:
         """The model can be told what stands in the hole now."""
         return bool(self.wrong)
 
-    def prompt(self, hole: Hole) -> str:
+    def prompt(self, hole: FimParts) -> str:
         """The text to send; the model's continuation of it is the hole's content."""
         safe = self.defused
         head = self.start + "".join(self._other(s) for s in reversed(hole.snippets))
@@ -213,7 +213,7 @@ def template_named(name: str) -> FimTemplate:
     return TEMPLATES[name]
 
 
-def fit(hole: Hole, room: int) -> Hole:
+def fit(hole: FimParts, room: int) -> FimParts:
     """`hole` cut to about `room` characters: what is nearest to the hole is kept, and snippets
     that do not fit are left out whole.
 
@@ -230,7 +230,7 @@ def fit(hole: Hole, room: int) -> Hole:
     room -= sum(_size(s) for s in snippets)
     kept = min(len(hole.suffix), max(int(room * SUFFIX_SHARE), room - len(hole.prefix)))
     suffix = hole.suffix[:kept]
-    return Hole(_tail(hole.prefix, room - kept), suffix, snippets, hole.original, hole.path)
+    return FimParts(_tail(hole.prefix, room - kept), suffix, snippets, hole.original, hole.path)
 
 
 def _fitting(snippets: tuple[Snippet, ...], room: int) -> tuple[Snippet, ...]:

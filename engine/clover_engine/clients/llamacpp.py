@@ -36,7 +36,7 @@ from clover_engine.clients import gbnf
 from clover_engine.clients.call import Deadline, valid
 from clover_engine.clients.dialogue import converse
 from clover_engine.clients.faults import malformed
-from clover_engine.clients.fim import Hole
+from clover_engine.clients.fim import FimParts
 from clover_engine.clients.http import DeadlineReached, HttpLimits
 from clover_engine.clients.llamacpp_answer import Answer
 from clover_engine.clients.llamacpp_server import LlamaServer, take
@@ -230,7 +230,7 @@ class LlamaCppEngine:
                         answer.reason = "length"
                         return
 
-        hole = Hole(request.prefix, request.suffix, request.snippets)
+        hole = FimParts(request.prefix, request.suffix, request.snippets)
         try:
             self._server.ask(
                 hole, body, request.max_tokens, cancel, left, stream, lambda: answer.count == 0

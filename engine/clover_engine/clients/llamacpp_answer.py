@@ -114,10 +114,10 @@ def _conditional(token: Token, rest: str) -> float:
     return token.logprob - math.log(total) if total > 0 else 0.0
 
 
-def _tokens(found: object) -> list[Token]:
-    if not isinstance(found, list):
+def _tokens(listed: object) -> list[Token]:
+    if not isinstance(listed, list):
         return []
-    return [token for each in found if (token := _token(each)) is not None]
+    return [token for each in listed if (token := _token(each)) is not None]
 
 
 def _token(entry: object) -> Token | None:

@@ -14,7 +14,7 @@ from clover_engine.api import CancelToken
 from clover_engine.clients.address import Address
 from clover_engine.clients.call import Deadline, valid
 from clover_engine.clients.faults import Lost, Refused, event_error, malformed
-from clover_engine.clients.fim import FimTemplate, Hole, fit, template_for, template_named
+from clover_engine.clients.fim import FimParts, FimTemplate, fit, template_for, template_named
 from clover_engine.clients.http import HttpLimits, HttpTransport
 from clover_engine.clients.llamacpp_answer import Answer
 from clover_engine.errors import EngineUnavailable, RequestError
@@ -61,7 +61,7 @@ class LlamaServer:
 
     def ask(
         self,
-        hole: Hole,
+        hole: FimParts,
         body: Mapping[str, Any],
         tokens: int,
         cancel: CancelToken | None,
@@ -181,12 +181,12 @@ def read_props(data: Mapping[str, Any], model: str) -> Props:
     return Props(name, context if isinstance(context, int) and context > 0 else _CONTEXT)
 
 
-def _infill(hole: Hole) -> dict[str, Any]:
+def _infill(hole: FimParts) -> dict[str, Any]:
     extra = [{"filename": s.path or "untitled", "text": s.text} for s in reversed(hole.snippets)]
     return {"input_prefix": hole.prefix, "input_suffix": hole.suffix, "input_extra": extra}
 
 
-def _valid(hole: Hole) -> Hole:
+def _valid(hole: FimParts) -> FimParts:
     """Without lone surrogates, which no server reads."""
     snippets = tuple(replace(s, text=valid(s.text), path=valid(s.path)) for s in hole.snippets)
     return replace(hole, prefix=valid(hole.prefix), suffix=valid(hole.suffix), snippets=snippets)

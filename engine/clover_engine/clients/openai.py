@@ -38,7 +38,7 @@ from clover_engine.clients import questions
 from clover_engine.clients.call import Call, valid
 from clover_engine.clients.dialogue import PATH, converse
 from clover_engine.clients.faults import malformed
-from clover_engine.clients.fim import FimTemplate, Hole, fit, template_for, template_named
+from clover_engine.clients.fim import FimParts, FimTemplate, fit, template_for, template_named
 from clover_engine.clients.http import DeadlineReached, HttpLimits, HttpTransport
 from clover_engine.clients.openai_answer import Answer
 from clover_engine.errors import (
@@ -243,7 +243,7 @@ class OpenAIEngine:
         """One sample, or what there was of it at the deadline or the cancellation; asked with
         less text while the server says that it is too long."""
         begin = request.must_start_with
-        hole = Hole(request.prefix + begin, request.suffix, request.snippets, request.original)
+        hole = FimParts(request.prefix + begin, request.suffix, request.snippets, request.original)
         tokens = min(request.max_tokens, max(1, served.context // 2))
         chars = min(MAX_PROMPT_CHARS, int((served.context - tokens) * _CHARS_PER_TOKEN))
         body = _sampling(request.temperature, request.top_p, request.seed)

@@ -36,7 +36,7 @@ from clover_engine.api import (
 )
 from clover_engine.clients import edits
 from clover_engine.clients.call import Call, valid
-from clover_engine.clients.fim import Hole, fit
+from clover_engine.clients.fim import FimParts, fit
 from clover_engine.clients.http import DeadlineReached, HttpLimits, HttpTransport
 from clover_engine.clients.sglang_facts import Facts, count_tokens, read_facts
 from clover_engine.clients.sglang_stream import PATH, Outputs, prompt_logprobs
@@ -98,7 +98,7 @@ class SGLangEngine:
         call = Call(self._http, request.deadline_s, cancel)
         late = InfillResult.late(request.n)
         begin = request.must_start_with
-        hole = Hole(request.prefix + begin, request.suffix, request.snippets, request.original)
+        hole = FimParts(request.prefix + begin, request.suffix, request.snippets, request.original)
         try:
             with self._asked(call) as facts:
                 new = min(request.max_tokens, max(1, facts.context // 2))
@@ -121,7 +121,7 @@ class SGLangEngine:
         with contextlib.suppress(DeadlineReached), self._asked(call) as facts:
             self._require_logprobs(facts)
             longest = max(map(len, request.candidates))
-            hole = Hole(request.prefix, request.suffix, (), request.original)
+            hole = FimParts(request.prefix, request.suffix, (), request.original)
             prompt = self._prompt(hole, min(longest, facts.context // 2) + 1, facts, call)
             for at in range(0, len(request.candidates), _SCORED_AT_ONCE):
                 group = request.candidates[at : at + _SCORED_AT_ONCE]
@@ -220,7 +220,7 @@ class SGLangEngine:
                 "--dllm-algorithm"
             )
 
-    def _prompt(self, hole: Hole, new: int, facts: Facts, call: Call) -> str:
+    def _prompt(self, hole: FimParts, new: int, facts: Facts, call: Call) -> str:
         """The prompt, cut so that it and `new` tokens fit into the server's context.
 
         Counts with the server's tokenizer only what could be too long: a token is at least a byte.
@@ -334,7 +334,7 @@ class SGLangEngine:
         new = request.max_insert + 1  # the end of the hole is a token, too
         prompts = [
             self._prompt(
-                Hole(request.prefix + gap.left, gap.right + request.suffix), new, facts, call
+                FimParts(request.prefix + gap.left, gap.right + request.suffix), new, facts, call
             )
             for gap in found
         ]

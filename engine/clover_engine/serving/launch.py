@@ -279,13 +279,15 @@ def _given(extra: Sequence[str], *options: str) -> bool:
     return any(a == o or a.startswith(f"{o}=") for a in extra for o in options)
 
 
-def _command(options: LaunchOptions, algorithm: str | None, found: Plan | None) -> tuple[str, ...]:
+def _command(
+    options: LaunchOptions, algorithm: str | None, planned: Plan | None
+) -> tuple[str, ...]:
     running = options.max_running_requests
-    if running is None and found is not None:
-        running = found.sequences(found.context) * options.dp
+    if running is None and planned is not None:
+        running = planned.sequences(planned.context) * options.dp
     if running is None and algorithm is not None:
         running = 8  # SGLang itself takes 1 for diffusion models
-    context = options.context_length or (found.context if found is not None else None)
+    context = options.context_length or (planned.context if planned is not None else None)
     ours: list[tuple[str, Any]] = [
         ("--model-path", options.model),
         ("--host", options.host),

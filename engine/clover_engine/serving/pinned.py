@@ -102,12 +102,12 @@ def installed() -> str:
         return "none"
 
 
-def problem(found: str, changes: list[str]) -> str:
-    """Why a Clover checkpoint cannot be served with SGLang `found`; empty if it can."""
+def problem(installed: str, changes: list[str]) -> str:
+    """Why a Clover checkpoint cannot be served with SGLang `installed`; empty if it can."""
     if not changes:
         return ""
     return (
-        f"clover-code's plugin is written for sglang {VERSION}, this is {found}, where "
+        f"clover-code's plugin is written for sglang {VERSION}, this is {installed}, where "
         f"{'; '.join(changes)}; install sglang=={VERSION}"
     )
 

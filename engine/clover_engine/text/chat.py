@@ -113,8 +113,8 @@ class ChatTemplate:
         """`content` without special tokens; an assistant's thinking marks stay, since templates
         cut past thinking out by them."""
 
-        def broken(found: re.Match[str]) -> str:
-            mark = found[0]
+        def broken(match: re.Match[str]) -> str:
+            mark = match[0]
             if role == "assistant" and mark in (OPEN, CLOSE):
                 return mark
             return mark[0] + shield + mark[1:]

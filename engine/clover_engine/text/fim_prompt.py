@@ -15,7 +15,7 @@ from __future__ import annotations
 import re
 
 from clover_engine.api import Snippet
-from clover_engine.errors import RequestError
+from clover_engine.text.fitting import STEP, last_tokens, nearest_last, require_room
 from clover_engine.text.tokenizer import Tokenizer
 
 MARKS = ("<|fim_prefix|>", "<|fim_suffix|>", "<|fim_middle|>")
@@ -25,9 +25,6 @@ CONTEXT = 1024
 """Tokens that are read at most: a long context costs such a model seconds on a CPU."""
 SUFFIX_TOKENS = 128
 SNIPPET_SHARE = 0.3
-STEP = 64
-"""Tokens: what a request asks for is rounded up to a multiple of it, and a prefix that is too long
-is shortened by one, so that the cut does not move with every word."""
 _CHARS_PER_TOKEN = 5
 _BLANKS = re.compile(r"[ \t]*\Z")
 _UNTITLED = "untitled"
@@ -55,16 +52,14 @@ class FimPrompt:
     ) -> list[int]:
         """Context tokens, at most `length - reserve` of them. `original` has no place in this
         layout. Raises RequestError for no room."""
+        # Rounded up, so that the cut does not move with every word.
         taken = -(-reserve // STEP) * STEP if reserve < self.length // 2 else reserve
         room = self.length - taken - 4
-        if room < 16:
-            raise RequestError(
-                f"no room for context: {reserve} tokens asked for, context {self.length}; ask for "
-                "fewer tokens"
-            )
+        require_room(room, reserve, self.length)
         after = self._head(suffix, min(SUFFIX_TOKENS, room // 3))
         extra = self._snippets(snippets, int(room * SNIPPET_SHARE))
-        before = self._tail(prefix, room - len(after) - len(extra))
+        left = room - len(after) - len(extra)
+        before = last_tokens(self.tok, prefix, left, _CHARS_PER_TOKEN)
         return [*extra, self.pre, *before, self.suf, *after, self.mid]
 
     def split(self, prefix: str) -> tuple[str, str]:
@@ -84,13 +79,13 @@ class FimPrompt:
             return []
         head = [] if self.repo is None else [self.repo, *self.tok.encode("repository\n")]
         this = [self.file, *self.tok.encode(f"{_UNTITLED}\n")]
-        out: list[int] = []
-        for snippet in snippets:
-            text = f"{snippet.path or _UNTITLED}\n{snippet.text}"
-            ids = [self.file, *self.tok.encode(text if text.endswith("\n") else text + "\n")]
-            if len(head) + len(ids) + len(out) + len(this) <= room:
-                out = ids + out
-        return [*head, *out, *this] if out else []
+        texts = (f"{snippet.path or _UNTITLED}\n{snippet.text}" for snippet in snippets)
+        pieces = (
+            [self.file, *self.tok.encode(text if text.endswith("\n") else text + "\n")]
+            for text in texts
+        )
+        found = nearest_last(pieces, room - len(head) - len(this))
+        return [*head, *found, *this] if found else []
 
     def _head(self, text: str, room: int) -> list[int]:
         """The beginning of `text`, up to the end of a line where there is one."""
@@ -100,16 +95,3 @@ class FimPrompt:
         cut = self.tok.decode(ids[:room]).rstrip("\ufffd")
         line = cut.rfind("\n")
         return self.tok.encode(cut[: line + 1]) if line > 0 else ids[:room]
-
-    def _tail(self, text: str, room: int) -> list[int]:
-        """Tokens of the end of `text`; the cut moves by large steps, and falls on a line's
-        beginning where there is one."""
-        limit = room * _CHARS_PER_TOKEN
-        if len(text) > limit:
-            step = max(1, limit // 8)
-            cut = -(-(len(text) - limit) // step) * step
-            line = text.find("\n", cut)
-            text = text[cut if line < 0 else line + 1 :]
-        ids = self.tok.encode(text)
-        over = len(ids) - room
-        return ids[-(-over // STEP) * STEP :] if over > 0 else ids

@@ -9,17 +9,15 @@ from __future__ import annotations
 import re
 
 from clover_engine.api import Snippet
-from clover_engine.errors import RequestError
 from clover_engine.text.fim_prompt import MARKS, FimPrompt
-from clover_engine.text.prompt import Prompt, end_of
+from clover_engine.text.fitting import last_tokens, nearest_last, require_room
+from clover_engine.text.prompt import Prompt
 from clover_engine.text.tokenizer import Tokenizer
 
 END = "<|endoftext|>"
 CONTEXT = 1024
 """Tokens that are read at most: a long context costs a larger model seconds on a CPU."""
 SNIPPET_SHARE = 0.25
-STEP = 64
-"""A prefix that is too long is shortened by a multiple of this many tokens."""
 MAX_ENDING = 16
 """Tokens of the suffix that end a candidate."""
 _CHARS_PER_TOKEN = 4
@@ -45,13 +43,10 @@ class PlainPrompt:
         """Context tokens, at most `length - reserve` of them. Such a model can be shown neither
         `suffix` nor `original`. Raises RequestError for no room."""
         room = self.length - reserve - 1
-        if room < 16:
-            raise RequestError(
-                f"no room for context: {reserve} tokens asked for, context {self.length}; ask for "
-                "fewer tokens"
-            )
+        require_room(room, reserve, self.length)
         extra = self._comments(snippets, int(room * SNIPPET_SHARE))
-        return [self.eom, *extra, *self._tail(prefix, room - len(extra))]
+        before = last_tokens(self.tok, prefix, room - len(extra), _CHARS_PER_TOKEN)
+        return [self.eom, *extra, *before]
 
     def split(self, prefix: str) -> tuple[str, str]:
         """The prefix without its trailing blanks, and these."""
@@ -67,20 +62,10 @@ class PlainPrompt:
 
     def _comments(self, snippets: tuple[Snippet, ...], room: int) -> list[int]:
         """Most relevant nearest to the hole; one that does not fit is left out."""
-        out: list[int] = []
-        for snippet in snippets:
-            lines = snippet.text.splitlines()
-            ids = self.tok.encode("".join(f"# {line}\n" for line in lines) + "\n")
-            if len(out) + len(ids) <= room:
-                out = ids + out
-        return out
-
-    def _tail(self, text: str, room: int) -> list[int]:
-        """Tokens of the end of `text`. The cut moves by large steps, so that a text that grows by
-        a keystroke keeps its beginning, and falls on a line's beginning where there is one."""
-        ids = self.tok.encode(end_of(text, room * _CHARS_PER_TOKEN))
-        over = len(ids) - room
-        return ids[-(-over // STEP) * STEP :] if over > 0 else ids
+        texts = (
+            "".join(f"# {line}\n" for line in snippet.text.splitlines()) for snippet in snippets
+        )
+        return nearest_last((self.tok.encode(text + "\n") for text in texts), room)
 
 
 def prompt_for(tokenizer: Tokenizer, length: int) -> Prompt | PlainPrompt | FimPrompt:

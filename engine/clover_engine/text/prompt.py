@@ -12,7 +12,7 @@ what a request leaves over, and the prefix gives and takes room in multiples of 
 from __future__ import annotations
 
 from clover_engine.api import Snippet
-from clover_engine.errors import RequestError
+from clover_engine.text.fitting import end_of, nearest_last, require_room
 from clover_engine.text.tokenizer import Tokenizer
 
 SUFFIX_SHARE = 0.3
@@ -54,11 +54,7 @@ class Prompt:
         bug = [] if original is None else [self.bug, *self.tok.encode(original)]
         taken = reserve + 4 + len(bug)
         room = self.length - taken
-        if room < 16:
-            raise RequestError(
-                f"no room for context: {reserve} tokens asked for, {len(bug)} replaced, context "
-                f"{self.length}; ask for fewer tokens"
-            )
+        require_room(room, reserve, self.length, replaced=len(bug))
         step = self.length // 8
         steady = self.length - -(-taken // step) * step or room  # the same for like requests
         before = self._tail(prefix)
@@ -90,12 +86,8 @@ class Prompt:
 
     def _snippets(self, snippets: tuple[Snippet, ...], room: int) -> list[int]:
         """Most relevant nearest to the hole; one that does not fit is left out."""
-        out: list[int] = []
-        for snippet in snippets:
-            ids = [self.snip, *self.tok.encode(snippet.text)]
-            if len(out) + len(ids) <= room:
-                out = ids + out
-        return out
+        pieces = ([self.snip, *self.tok.encode(snippet.text)] for snippet in snippets)
+        return nearest_last(pieces, room)
 
     def _head(self, text: str, room: int) -> list[int]:
         return self.tok.encode(text[: room * _CHARS_PER_TOKEN])[:room]
@@ -103,15 +95,3 @@ class Prompt:
     def _tail(self, text: str) -> list[int]:
         """Tokens of the end of `text`, at least as many as the context has."""
         return self.tok.encode(end_of(text, self.length * _CHARS_PER_TOKEN))
-
-
-def end_of(text: str, limit: int) -> str:
-    """The end of `text`, of `limit` characters at most. The cut moves by an eighth of that, so that
-    a text which grows by a keystroke keeps its beginning, and falls on a line's beginning where
-    there is one."""
-    if len(text) <= limit:
-        return text
-    step = max(1, limit // 8)
-    cut = -(-(len(text) - limit) // step) * step
-    line = text.find("\n", cut)
-    return text[cut if line < 0 else line + 1 :]

@@ -103,7 +103,7 @@ class Documents:
 
 
 @dataclass(frozen=True, slots=True)
-class Hole:
+class MaskedSpan:
     prefix: str
     middle: str
     suffix: str
@@ -154,7 +154,7 @@ class Sampler:
             weights += [MIDDLE] * len(middle) + [0.0] * rest
             return ids, weights
 
-    def _snippets(self, hole: Hole, window: Window, size: int, rng: Random) -> Ids:
+    def _snippets(self, hole: MaskedSpan, window: Window, size: int, rng: Random) -> Ids:
         """Related pieces of other text, the best one last, as the prompt has them; often none."""
         if rng.random() >= self.mix.related:
             return []
@@ -167,7 +167,9 @@ class Sampler:
                 ids = piece_ids + ids
         return ids
 
-    def _context(self, hole: Hole, size: int, snippets: Ids, rng: Random) -> tuple[Ids, Weights]:
+    def _context(
+        self, hole: MaskedSpan, size: int, snippets: Ids, rng: Random
+    ) -> tuple[Ids, Weights]:
         """Exactly `size` tokens ending in <mid>, and their weights."""
         t = self.tok
         bug = [] if hole.bug is None else [self.bug, *t.encode(hole.bug)[: size // 4]]
@@ -210,7 +212,7 @@ class Sampler:
         tail = self.tok.encode(plain + last)
         return ids + tail, weights + [CONTEXT] * len(tail)
 
-    def _hole(self, text: str, middle_rows: int, rng: Random) -> Hole | None:
+    def _hole(self, text: str, middle_rows: int, rng: Random) -> MaskedSpan | None:
         lines = text.splitlines(keepends=True)
         if len(lines) < 6:
             return None
@@ -249,7 +251,7 @@ def _code_line(lines: list[str], rng: Random) -> int | None:
     return None
 
 
-def _lines(lines: list[str], middle_rows: int, rng: Random) -> Hole | None:
+def _lines(lines: list[str], middle_rows: int, rng: Random) -> MaskedSpan | None:
     """One whole line, or a few; the prefix ends at a line start, after the indent, or mid-line."""
     i = rng.randrange(1, len(lines) - 1)
     count = 1 if middle_rows <= 16 or rng.random() < 0.5 else rng.randint(2, 6)
@@ -262,10 +264,10 @@ def _lines(lines: list[str], middle_rows: int, rng: Random) -> Hole | None:
     cut = 0 if where < 0.3 else indent
     if where > 0.7 and len(middle) > indent + 2:
         cut = rng.randrange(indent, len(middle) - 1)
-    return Hole(before + middle[:cut], middle[cut:], rest)
+    return MaskedSpan(before + middle[:cut], middle[cut:], rest)
 
 
-def _span(lines: list[str], rng: Random) -> Hole | None:
+def _span(lines: list[str], rng: Random) -> MaskedSpan | None:
     """0–30 characters inside one line; cut at word edges mostly, anywhere sometimes."""
     i = _code_line(lines, rng)
     if i is None:
@@ -276,10 +278,10 @@ def _span(lines: list[str], rng: Random) -> Hole | None:
     later = [e for e in edges if a <= e <= a + 30]
     b = rng.choice(later) if later and rng.random() < 0.8 else min(len(line), a + rng.randrange(30))
     before, after = "".join(lines[:i]), lines[i][len(line) :] + "".join(lines[i + 1 :])
-    return Hole(before + line[:a], line[a:b], line[b:] + after)
+    return MaskedSpan(before + line[:a], line[a:b], line[b:] + after)
 
 
-def _repair(lines: list[str], rng: Random) -> Hole | None:
+def _repair(lines: list[str], rng: Random) -> MaskedSpan | None:
     """<bug> wrong line <mid> right line; the hole holds the line's content after its indent."""
     i = _code_line(lines, rng)
     if i is None:
@@ -290,9 +292,9 @@ def _repair(lines: list[str], rng: Random) -> Hole | None:
     near = _WORD.findall("".join(lines[max(0, i - 12) : i + 6]))
     before, after = "".join(lines[:i]), end + "".join(lines[i + 1 :])
     if rng.random() < 0.12:  # the line is missing: insert it
-        return Hole(before + indent, body, "\n" + indent + after.lstrip("\r\n \t"), bug="")
+        return MaskedSpan(before + indent, body, "\n" + indent + after.lstrip("\r\n \t"), bug="")
     wrong = _wrong(body, near, rng)
-    return None if wrong is None else Hole(before + indent, body, after, bug=wrong)
+    return None if wrong is None else MaskedSpan(before + indent, body, after, bug=wrong)
 
 
 def _wrong(body: str, names: list[str], rng: Random) -> str | None:

@@ -15,11 +15,11 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
+from clover_engine.line_ends import to_lf
 from clover_lsp.actions.diff import minimal_edits
 from clover_lsp.actions.errors import ActionRefused
 from clover_lsp.context.types import Edit
 from clover_lsp.documents.documents import Documents, Snapshot, guess_language, path_uri
-from clover_lsp.documents.text import to_lf
 
 if TYPE_CHECKING:  # the server must start fast
     from clover_patcher.edits import FileChange

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 
 from clover_lsp.actions.tokens import Token, tokenize
+from clover_lsp.context.common import common_end, common_start
 from clover_lsp.context.types import Edit
 
 _MAX_TOKENS = 600
@@ -39,8 +40,8 @@ def minimal_edits(before: str, after: str) -> list[Edit]:
     edits = []
     for start, end, new_start, new_end in _blocks(before, after):
         old, new = before[start:end], after[new_start:new_end]
-        head = _common(old, new)
-        tail = _common_tail(old[head:], new[head:])
+        head = common_start(old, new)
+        tail = common_end(old[head:], new[head:])
         head, tail = _whole_line_ends(before, start, end, old, head, tail)
         edits.append(Edit(start + head, end - tail, new[head : len(new) - tail]))
     return edits
@@ -161,8 +162,8 @@ def _blocks(before: str, after: str) -> list[_Block]:
     """Changed runs of lines, as characters of both texts."""
     if before == after:
         return []
-    head = before.rfind("\n", 0, _common(before, after)) + 1
-    tail = _whole_lines(before, after, _common_tail(before[head:], after[head:]))
+    head = before.rfind("\n", 0, common_start(before, after)) + 1
+    tail = _whole_lines(before, after, common_end(before[head:], after[head:]))
     old, new = _lines(before[head : len(before) - tail]), _lines(after[head : len(after) - tail])
     old_at, new_at = _offsets(old, head), _offsets(new, head)
     return [(old_at[a], old_at[b], new_at[c], new_at[d]) for a, b, c, d in changed_runs(old, new)]
@@ -261,25 +262,3 @@ def _offsets(lines: Sequence[str], first: int) -> list[int]:
     for line in lines:
         at.append(at[-1] + len(line))
     return at
-
-
-def _common(first: str, second: str) -> int:
-    """How many characters both texts begin with."""
-    return _most(lambda n: first[:n] == second[:n], min(len(first), len(second)))
-
-
-def _common_tail(first: str, second: str) -> int:
-    """How many characters both texts end with."""
-    return _most(lambda n: n == 0 or first[-n:] == second[-n:], min(len(first), len(second)))
-
-
-def _most(equal: Callable[[int], bool], most: int) -> int:
-    """The largest n up to `most` for which `equal` holds; it holds for all smaller ones."""
-    low, high = 0, most
-    while low < high:
-        middle = (low + high + 1) // 2
-        if equal(middle):
-            low = middle
-        else:
-            high = middle - 1
-    return low

@@ -101,9 +101,11 @@ def _baselines(moment: Moment) -> list[str]:
     return [t for n, t in enumerate(texts) if n & (n - 1) == 0 or n == last]
 
 
-def _best(moment: Moment, found: Iterable[Proposal], memory: Memory, limit: int) -> list[Proposal]:
+def _best(
+    moment: Moment, proposals: Iterable[Proposal], memory: Memory, limit: int
+) -> list[Proposal]:
     by_line: dict[tuple[str, int], list[Proposal]] = defaultdict(list)
-    likely = [p for p in moment.limit.each(found) if _is_fit(moment, p, memory)]
+    likely = [p for p in moment.limit.each(proposals) if _is_fit(moment, p, memory)]
     for proposal in likely:
         by_line[proposal.reason, moment.line_of(proposal.start)].append(proposal)
     best: dict[Proposal, None] = {}
@@ -120,11 +122,11 @@ def _best(moment: Moment, found: Iterable[Proposal], memory: Memory, limit: int)
     return list(best)
 
 
-def _keep_best(found: dict[tuple[int, int], Proposal], more: Iterable[Proposal]) -> None:
+def _keep_best(best: dict[tuple[int, int], Proposal], more: Iterable[Proposal]) -> None:
     for proposal in more:
-        known = found.get((proposal.start, proposal.end))
+        known = best.get((proposal.start, proposal.end))
         if known is None or proposal.confidence > known.confidence:
-            found[proposal.start, proposal.end] = proposal
+            best[proposal.start, proposal.end] = proposal
 
 
 def _is_fit(moment: Moment, proposal: Proposal, memory: Memory) -> bool:
@@ -143,16 +145,18 @@ def _takes_back(moment: Moment, proposal: Proposal) -> bool:
     return moment.was_line(moment.line_of(proposal.start), new)
 
 
-def _ordered(moment: Moment, found: Sequence[Proposal]) -> list[Proposal]:
+def _ordered(moment: Moment, proposals: Sequence[Proposal]) -> list[Proposal]:
     """Nearest after the cursor first, then from the top."""
-    return sorted(found, key=lambda p: (p.start < moment.cursor, p.start))
+    return sorted(proposals, key=lambda p: (p.start < moment.cursor, p.start))
 
 
-def _with_rest_of_line(moment: Moment, proposal: Proposal, found: Sequence[Proposal]) -> Proposal:
+def _with_rest_of_line(
+    moment: Moment, proposal: Proposal, proposals: Sequence[Proposal]
+) -> Proposal:
     """The edit together with those of the same reason on its line, as one."""
     start, end = line_span(moment.text, proposal.start)
     same = sorted(
-        (p for p in found if p.reason == proposal.reason and start <= p.start and p.end <= end),
+        (p for p in proposals if p.reason == proposal.reason and start <= p.start and p.end <= end),
         key=lambda p: p.start,
     )
     if not same:

@@ -252,10 +252,10 @@ class _Search:
         pairs = zip(inside, scores, strict=True)
         return {edit: s - now for edit, s in pairs if s is not None and now is not None}
 
-    def _first(self, found: Iterable[Fix], helps: Callable[[str], bool]) -> list[Fix]:
+    def _first(self, fixes: Iterable[Fix], helps: Callable[[str], bool]) -> list[Fix]:
         """The first few that help, each text once."""
         good: dict[str, Fix] = {}
-        for fix in found:
+        for fix in fixes:
             if len(good) == MOST or self.is_over:
                 break
             after = apply_edits(self.text, fix.edits)

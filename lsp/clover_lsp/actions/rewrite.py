@@ -6,8 +6,9 @@ from dataclasses import dataclass, replace
 
 from clover_engine.api import CancelToken, Engine, Infill, InfillRequest, Snippet
 from clover_engine.errors import EngineError
+from clover_engine.line_ends import to_lf
 from clover_lsp.actions.quickfix import parses
-from clover_lsp.documents.text import main_line_end, to_lf
+from clover_lsp.documents.text import main_line_end
 
 MOST = 3
 _TEMPERATURE = 0.7

@@ -1,16 +1,13 @@
-"""Walks a Python syntax tree and tells a `Names` of every scope and occurrence."""
+"""Walks a Python syntax tree and tells of every scope and occurrence of a name."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Literal
+from typing import Literal, Protocol
 
 from tree_sitter import Node
 
-from clover_lsp.actions.scopes import Scope
-
-if TYPE_CHECKING:
-    from clover_lsp.actions.names import Names
+from clover_lsp.actions.scopes import Role, Scope
 
 _COMPREHENSIONS = frozenset((
     "list_comprehension", "set_comprehension", "dictionary_comprehension", "generator_expression",
@@ -22,10 +19,23 @@ _PATTERNS = frozenset((
 ))  # fmt: skip
 
 
-class Walk:
-    """Fills a `Names` from its tree."""
+class Notes(Protocol):
+    """Who is told: `names.Names`."""
 
-    def __init__(self, names: Names) -> None:
+    module: Scope
+
+    def add(self, node: Node, role: Role, scope: Scope, receiver: str = "", inner: int = 0) -> None:
+        """An occurrence; `inner` bytes at each end of the node are quotes."""
+
+    def open(self, scope: Scope) -> Scope: ...
+
+    def text(self, node: Node) -> str: ...
+
+
+class Walk:
+    """Tells of everything in the tree below a module's scope."""
+
+    def __init__(self, names: Notes) -> None:
         self._names = names
         self._stack: list[tuple[Node, Scope, bool]] = []
         self._special: dict[str, Callable[[Node, Scope], None]] = {

@@ -23,6 +23,15 @@ _DEFAULTED = frozenset(("default_parameter", "typed_default_parameter"))
 
 
 @dataclass(frozen=True, slots=True)
+class _CallSite:
+    call: Call
+    scope: Scope
+    """Where it stands."""
+    sure: float
+    """How surely it calls the function in question (0..1)."""
+
+
+@dataclass(frozen=True, slots=True)
 class _Parameter:
     name: str
     has_default: bool
@@ -62,17 +71,17 @@ def _calls_to_change(
     removed = [p for p in old.parameters if p.name not in {q.name for q in new.parameters}]
     if len(added) + len(removed) != 1:
         return
-    for call, place, sure in _calls(moment, scope):
+    for at in _calls(moment, scope):
         if removed:
-            yield from _without(moment, call, removed[0], old, sure)
-        elif not added[0].has_default and not _touched(moment, change, call):
-            yield from _with(moment, change, call, place, added[0], old, new, sure)
+            yield from _without(moment, at, removed[0], old)
+        elif not added[0].has_default and not _touched(moment, change, at.call):
+            yield from _with(moment, change, at, added[0], old, new)
 
 
 def _without(
-    moment: Moment, call: Call, gone: _Parameter, old: _Signature, sure: float
+    moment: Moment, at: _CallSite, gone: _Parameter, old: _Signature
 ) -> Iterator[Proposal]:
-    tokens = moment.tokens
+    call, tokens = at.call, moment.tokens
     arguments = [texts(tokens, span) for span in call.arguments]
     named = [i for i, a in enumerate(arguments) if a[:2] == (gone.name, "=")]
     index = named[0] if named else old.index(gone.name)
@@ -82,7 +91,7 @@ def _without(
     if index < len(arguments):
         edit = removal(call, index, tokens)
         reason = f"{gone.name} is no parameter of {call.name} any more"
-        yield Proposal(edit.start, edit.end, "", "signature", 0.9 * sure, reason)
+        yield Proposal(edit.start, edit.end, "", "signature", 0.9 * at.sure, reason)
 
 
 def _positional(signature: _Signature) -> int:
@@ -92,21 +101,19 @@ def _positional(signature: _Signature) -> int:
 def _with(
     moment: Moment,
     change: Change,
-    call: Call,
-    place: Scope,
+    at: _CallSite,
     added: _Parameter,
     old: _Signature,
     new: _Signature,
-    sure: float,
 ) -> Iterator[Proposal]:
-    tokens = moment.tokens
+    call, tokens = at.call, moment.tokens
     arguments = [texts(tokens, span) for span in call.arguments]
     named = {a[0] for a in arguments if len(a) > 1 and a[1] == "="}
     positional = sum(1 for a in arguments if len(a) < 2 or a[1] != "=")
     needed = {p.name for p in old.parameters[positional:] if not p.has_default}
     if added.name in named or positional > _positional(old) or not needed <= named:
         return
-    value, confidence = _value(moment, change, call, place, added)
+    value, confidence = _value(change, at, added)
     if not value:
         return
     index = new.index(added.name)
@@ -114,22 +121,20 @@ def _with(
     argument = f"{added.name}={value}" if by_name else value
     edit = insertion(call, len(arguments) if by_name else index, argument, tokens, moment.text)
     reason = f"{call.name} needs {added.name} now"
-    yield Proposal(edit.start, edit.end, edit.new, "signature", confidence * sure, reason)
+    yield Proposal(edit.start, edit.end, edit.new, "signature", confidence * at.sure, reason)
 
 
-def _value(
-    moment: Moment, change: Change, call: Call, place: Scope, added: _Parameter
-) -> tuple[str, float]:
+def _value(change: Change, at: _CallSite, added: _Parameter) -> tuple[str, float]:
     """What to pass: what other calls were given since, else the same name if it is in reach."""
     given = [
         made.new[2:] if made.keyword == added.name else made.new
         for made in change.call_changes
-        if made.name == call.name and made.kind == "add" and made.new
+        if made.name == at.call.name and made.kind == "add" and made.new
     ]
     for tokens in given[:1]:
-        if len(set(given)) == 1 and len(tokens) == 1 and _reaches(place, tokens[0]):
+        if len(set(given)) == 1 and len(tokens) == 1 and _reaches(at.scope, tokens[0]):
             return tokens[0], 0.9
-    if not given and _is_variable(place, added.name):
+    if not given and _is_variable(at.scope, added.name):
         return added.name, 0.85
     return "", 0.0
 
@@ -154,8 +159,8 @@ def _touched(moment: Moment, change: Change, call: Call) -> bool:
     )
 
 
-def _calls(moment: Moment, scope: Scope) -> Iterator[tuple[Call, Scope, float]]:
-    """Calls of a function in the order of the text, the scope they stand in, how surely it is."""
+def _calls(moment: Moment, scope: Scope) -> Iterator[_CallSite]:
+    """Calls of a function in the order of the text."""
     names, tokens = moment.names, moment.tokens
     called = (scope.name, scope.parent.name) if scope.parent is not None else (scope.name,)
     for node, place in moment.limit.each(names.calls_of(*called)):
@@ -169,7 +174,7 @@ def _calls(moment: Moment, scope: Scope) -> Iterator[tuple[Call, Scope, float]]:
             continue
         plain = scope.parent is None or scope.parent.kind != "class" or scope.name == "__init__"
         if plain or is_method(tokens, call):
-            yield call, place, sure
+            yield _CallSite(call, place, sure)
 
 
 def _arguments(moment: Moment, call: Call) -> list[tuple[str, ...]]:

@@ -11,10 +11,11 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal
 
+from clover_engine.languages import COMMENTS
+from clover_engine.languages import language as known_language
+
 Kind = Literal["name", "number", "string", "comment", "sign"]
 
-_HASH = frozenset(("python", "shellscript", "ruby", "yaml", "toml", "makefile", "r", "elixir"))
-_DASHES = frozenset(("lua", "sql", "haskell"))
 _STRINGS = (
     r"\"\"\"[\s\S]*?(?:\"\"\"|\Z)|'''[\s\S]*?(?:'''|\Z)"
     r"|\"(?:\\.|[^\"\\\n])*\"?|'(?:\\.|[^'\\\n])*'?|`(?:\\.|[^`\\])*`?"
@@ -56,11 +57,10 @@ def is_name(text: str) -> bool:
 
 @lru_cache(maxsize=32)
 def _pattern(language: str) -> re.Pattern[str]:
-    comment = r"//[^\n]*|/\*[\s\S]*?(?:\*/|\Z)"
-    if language in _HASH:
-        comment = r"\#[^\n]*"
-    elif language in _DASHES:
-        comment = r"--[^\n]*"
+    mark = COMMENTS.get(known_language(language).manner, "//")
+    comment = rf"{re.escape(mark)}[^\n]*"
+    if mark == "//":
+        comment += r"|/\*[\s\S]*?(?:\*/|\Z)"
     return re.compile(
         rf"(?P<comment>{comment})|(?P<string>{_STRINGS})|(?P<name>[^\W\d]\w*)"
         rf"|(?P<number>\d[\w.]*)|(?P<sign>{_SIGNS})"

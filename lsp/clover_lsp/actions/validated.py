@@ -90,7 +90,7 @@ def run(job: Job, outside: Outside) -> FixResult:
     from clover_engine.privacy.unquoting import unquoting
     from clover_patcher.fix import FixRequest, fix
 
-    def unread(path: str) -> bool:
+    def withheld(path: str) -> bool:
         return bool(outside.ask("withheld", (job.repository / path).as_uri()))
 
     engine: Engine | None = outside.engine
@@ -101,11 +101,11 @@ def run(job: Job, outside: Outside) -> FixResult:
         dry_run=True,
         overlay=job.buffers,
         diagnostics=job.diagnostics,
-        unread=unread,
+        withheld=withheld,
     )
     try:
         if engine is not None:
-            engine = unquoting(engine, job.repository, unread)
+            engine = unquoting(engine, job.repository, withheld)
         return fix(request, engine, _Told(outside, job.budget_s), outside.cancel)
     except PatcherError as error:
         raise ActionRefused(str(error)) from error

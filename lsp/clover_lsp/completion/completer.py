@@ -13,25 +13,21 @@ import logging
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from lsprotocol import types
 
-from clover_lsp.completion.compute import Ask, Computer, Found
+from clover_engine.line_ends import to_lf
+from clover_lsp.completion.compute import Ask, Computer, Suggested
+from clover_lsp.completion.host import Host
 from clover_lsp.completion.metrics import Measured
 from clover_lsp.completion.offers import Offer
 from clover_lsp.completion.prefetch import Prefetch
 from clover_lsp.connection.scheduler import Ticket
 from clover_lsp.context.types import Edit, Place
-from clover_lsp.documents.deletions import Deletions
 from clover_lsp.documents.documents import Snapshot
-from clover_lsp.documents.text import to_lf
 from clover_lsp.suggest.debounce import Debounce
 from clover_lsp.suggest.reuse import Remembered, Shown
 from clover_lsp.suggest.types import Popup
-
-if TYPE_CHECKING:
-    from clover_lsp.server import CloverServer
 
 log = logging.getLogger(__name__)
 
@@ -72,10 +68,9 @@ class Answer:
 class Completer:
     """One for all documents of a server."""
 
-    def __init__(self, server: CloverServer) -> None:
+    def __init__(self, server: Host) -> None:
         self._server = server
         self._shown = Shown()
-        self._deletions = Deletions()
         self._debounce = Debounce()
         self._undecided: str | None = None
         self._prefetch = Prefetch(server, self._shown, find)
@@ -135,20 +130,22 @@ class Completer:
             return []
         return self._checked(question, found, measured)
 
-    def _checked(self, question: Question, found: Found, measured: Measured) -> list[Answer]:
+    def _checked(
+        self, question: Question, suggested: Suggested, measured: Measured
+    ) -> list[Answer]:
         """Drops what the document has outgrown; what was typed through meanwhile stays."""
         current = self._server.documents.get(question.snapshot.uri)
         typed = None if current is None else question.typed_since(current.text)
         if current is None or typed is None:
-            measured.end("stale" if found.suggestions else "nothing")
+            measured.end("stale" if suggested.suggestions else "nothing")
             return []
-        stored = self._shown.put(lf(question.place), found.suggestions, time.monotonic())
+        stored = self._shown.put(lf(question.place), suggested.suggestions, time.monotonic())
         fitting = [
             remembered
             for remembered in stored
             if remembered.suggestion.text[remembered.suggestion.replace_before :].startswith(typed)
         ]
-        self._debounce.answered(found.engine_s)
+        self._debounce.answered(suggested.engine_s)
         measured.end("offered" if fitting else "stale" if stored else "nothing")
         return self._offer(question, fitting, typed, current, measured)
 
@@ -158,9 +155,9 @@ class Completer:
 
     async def _compute(
         self, question: Question, ticket: Ticket, measured: Measured
-    ) -> Found | None:
+    ) -> Suggested | None:
         server = self._server
-        removed = self._deletions.recent(question.snapshot.uri, time.monotonic())
+        removed = server.buffers.log.removed(question.snapshot.uri)
         ask = Ask(question.place, question.popup, question.invoked, removed)
         engine = server.engine.interactive(question.place.language)
         computer = Computer(server.settings, server.context, engine)
@@ -207,7 +204,6 @@ class Completer:
 
     def _changed(self, before: Snapshot, after: Snapshot, edits: tuple[Edit, ...]) -> None:
         self._debounce.typed(time.monotonic())
-        self._deletions.changed(before, edits, time.monotonic())
         self._prefetch.changed(after)
         question = self._current.get(after.uri)
         if question is not None and question.typed_since(after.text) is None:
@@ -221,7 +217,6 @@ class Completer:
 
     def _closed(self, uri: str) -> None:
         self._server.tickets.end(uri)
-        self._deletions.forget(uri)
         self._shown.forget_document(uri)
         self._prefetch.stop()
 
@@ -234,15 +229,15 @@ def lf(place: Place) -> Place:
     return Place(place.uri, place.language, prefix, suffix, place.version)
 
 
-def find(computer: Computer, ask: Ask, ticket: Ticket) -> Found:
+def find(computer: Computer, ask: Ask, ticket: Ticket) -> Suggested:
     """The computation on a worker thread; nothing where the ticket ended before it began."""
-    found = Found() if ticket.is_over else computer.find(ask, ticket.cancel)
+    found = Suggested() if ticket.is_over else computer.find(ask, ticket.cancel)
     if not found.suggestions and found.reason:
         log.info("no suggestion: %s", found.reason)
     return found
 
 
-def _measure(ticket: Ticket, measured: Measured, work: asyncio.Future[Found]) -> None:
+def _measure(ticket: Ticket, measured: Measured, work: asyncio.Future[Suggested]) -> None:
     if work.cancelled() or work.exception() is not None:
         return
     found = work.result()

@@ -32,7 +32,7 @@ class Ask:
 
 
 @dataclass(slots=True)
-class Found:
+class Suggested:
     """Suggestions, best first; or the reason for none."""
 
     suggestions: tuple[Suggestion, ...] = ()
@@ -50,21 +50,21 @@ class Computer:
         self._context = context
         self._engine = engine
 
-    def find(self, ask: Ask, cancel: CancelToken) -> Found:
+    def find(self, ask: Ask, cancel: CancelToken) -> Suggested:
         """Never raises for what the engine raises; a cancelled computation finds nothing."""
         here = at_popup(ask.place, ask.popup)
         shape = self._shape(here, ask.invoked)
         if isinstance(shape, Skip):
-            return Found(reason=shape.reason)
+            return Suggested(reason=shape.reason)
         context = self._context.gather(here, self._settings.context.budget_tokens, cancel)
         if context.withheld or cancel.cancelled:
-            return Found(reason=context.withheld)
+            return Suggested(reason=context.withheld)
         if (context.place.prefix, context.place.suffix) != (here.prefix, here.suffix):
             # The room took secrets out: the model gets the place without them.
             shape = self._shape(context.place, ask.invoked)
             if isinstance(shape, Skip):
-                return Found(reason=shape.reason)
-        found = Found()
+                return Suggested(reason=shape.reason)
+        found = Suggested()
         drafts = lookup_drafts(context.lookups, shape) if self._settings.completion.lookup else []
         if self._needs_model(ask, drafts):
             drafts += self._generated(ask, shape, context, cancel, found)
@@ -85,7 +85,7 @@ class Computer:
         return ask.invoked or not is_good or self._engine.health().ready
 
     def _generated(
-        self, ask: Ask, shape: Plan, context: Context, cancel: CancelToken, found: Found
+        self, ask: Ask, shape: Plan, context: Context, cancel: CancelToken, suggested: Suggested
     ) -> list[Draft]:
         """The model's texts; a failure of it leaves the look-ups (the status tells of it)."""
         assert self._engine is not None
@@ -98,9 +98,9 @@ class Computer:
                 others = self._engine.infill(self._sampled(request), cancel)
                 drafts += model_drafts(others, ask.origin)
         except EngineError as error:
-            found.reason = str(error)
-        found.engine_ended = time.monotonic()
-        found.engine_s = found.engine_ended - begun
+            suggested.reason = str(error)
+        suggested.engine_ended = time.monotonic()
+        suggested.engine_s = suggested.engine_ended - begun
         return drafts
 
     def _request(self, shape: Plan, context: Context) -> InfillRequest:

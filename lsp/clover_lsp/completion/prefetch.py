@@ -11,23 +11,20 @@ import functools
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-from clover_lsp.completion.compute import Ask, Computer, Found
+from clover_engine.line_ends import to_lf
+from clover_lsp.completion.compute import Ask, Computer, Suggested
+from clover_lsp.completion.host import Host
 from clover_lsp.connection.scheduler import Ticket
 from clover_lsp.context.types import Place
 from clover_lsp.documents.documents import Snapshot
-from clover_lsp.documents.text import to_lf
 from clover_lsp.suggest.reuse import Remembered, Shown
 from clover_lsp.suggest.scene import accepted
-
-if TYPE_CHECKING:
-    from clover_lsp.server import CloverServer
 
 DELAY_S = 0.15
 """After an offer; who goes on typing by then is not waiting for the suggestion after it."""
 
-Find = Callable[[Computer, Ask, Ticket], Found]
+Find = Callable[[Computer, Ask, Ticket], Suggested]
 
 
 @dataclass(slots=True)
@@ -44,7 +41,7 @@ class _Run:
 class Prefetch:
     """At most one at a time. Event loop only."""
 
-    def __init__(self, server: CloverServer, shown: Shown, find: Find) -> None:
+    def __init__(self, server: Host, shown: Shown, find: Find) -> None:
         self._server = server
         self._shown = shown
         self._find = find

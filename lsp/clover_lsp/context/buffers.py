@@ -6,8 +6,8 @@ import threading
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
+from clover_engine.line_ends import to_lf
 from clover_engine.privacy.secrets import redact
-from clover_lsp.context.paths import lf
 from clover_lsp.context.symbols import Symbols, identifiers
 
 WINDOW_LINES = 30
@@ -42,7 +42,7 @@ class Buffer:
     @cached_property
     def safe_text(self) -> str:
         """Redacted, with LF line ends."""
-        return redact(lf(self.text))
+        return redact(to_lf(self.text))
 
     @cached_property
     def windows(self) -> tuple[Window, ...]:

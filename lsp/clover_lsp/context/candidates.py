@@ -7,14 +7,15 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
+from clover_engine.languages import comment_mark
+from clover_engine.line_ends import to_lf
 from clover_engine.privacy.secrets import redact
 from clover_lsp.context.buffers import Buffer
 from clover_lsp.context.diff import Hunk
 from clover_lsp.context.edits import Group
 from clover_lsp.context.focus import Focus, from_module
+from clover_lsp.context.grammars import grammar_of
 from clover_lsp.context.known import Known, Sited
-from clover_lsp.context.languages import comment_mark, language_of
-from clover_lsp.context.paths import lf
 from clover_lsp.context.sources import distance, read
 from clover_lsp.context.store import Reader
 from clover_lsp.context.symbols import identifiers, word_hash
@@ -37,7 +38,7 @@ PROBLEM_LINES = 30
 def definitions(known: Known, focus: Focus, path: str) -> list[ScoredSnippet]:
     """Signatures of names used near the cursor; those of one file make one snippet."""
     by_file: dict[str, list[tuple[float, str, Sited]]] = defaultdict(list)
-    language = language_of(path)
+    language = grammar_of(path)
     for name in focus.names:
         imported = focus.imports.get(name)
         if name in focus.own_names and imported is None:
@@ -64,9 +65,9 @@ def definitions(known: Known, focus: Focus, path: str) -> list[ScoredSnippet]:
     return [_definitions_of(known, found) for _, found in sorted(by_file.items())]
 
 
-def _definitions_of(known: Known, found: list[tuple[float, str, Sited]]) -> ScoredSnippet:
+def _definitions_of(known: Known, needed: list[tuple[float, str, Sited]]) -> ScoredSnippet:
     """One snippet for what is needed of a file, in the file's order."""
-    best = sorted(found, key=lambda f: (-f[0], f[2].definition.line))[:MAX_PER_FILE]
+    best = sorted(needed, key=lambda f: (-f[0], f[2].definition.line))[:MAX_PER_FILE]
     shown = {sited.definition.line: _shown(known, sited) for _, _, sited in best}
     text = "\n".join(shown[line] for line in sorted(shown))
     first = best[0][2]
@@ -164,7 +165,7 @@ def usages(
                 if module == imported.module:
                     scores[file] += rare[name]
     own = reader.by_path.get(path)
-    language = _family(language_of(path) or "")
+    language = _family(grammar_of(path) or "")
     ranked = sorted(
         (f for f in scores if f != own and f in reader.files),
         key=lambda f: (-scores[f], distance(path, reader.files[f].path), reader.files[f].path),
@@ -221,7 +222,7 @@ def edits(groups: Sequence[tuple[str, Group]]) -> list[ScoredSnippet]:
             score = round(3.0 - 0.3 * age, 3)
             found.append(
                 ScoredSnippet(
-                    redact(lf(after)), path, group.first_line, "edit", score, "just edited"
+                    redact(to_lf(after)), path, group.first_line, "edit", score, "just edited"
                 )
             )  # fmt: skip
     return found
@@ -246,7 +247,7 @@ def problems(
     reported: Sequence[Problem], line: int, path: str, language: str
 ) -> list[ScoredSnippet]:
     """Errors and warnings near the cursor's line (from 0), as comments."""
-    mark = comment_mark(language_of(path, language))
+    mark = comment_mark(grammar_of(path, language))
     near = [
         p
         for p in reported

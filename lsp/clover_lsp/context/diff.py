@@ -7,9 +7,9 @@ import logging
 from dataclasses import dataclass
 from pathlib import Path
 
+from clover_engine.line_ends import to_lf
 from clover_engine.privacy.ignore import IgnoreRules
 from clover_engine.privacy.secrets import redact
-from clover_lsp.context.paths import lf
 
 LOG = logging.getLogger(__name__)
 
@@ -61,8 +61,8 @@ def hunks(path: str, old: bytes, new: bytes) -> list[Hunk]:
     """The changes of one file; line ends do not count."""
     if b"\0" in new or b"\0" in old or len(new) > MAX_BYTES:
         return []
-    before = lf(old.decode("utf-8", "replace")).split("\n")
-    after = redact(lf(new.decode("utf-8", "replace"))).split("\n")
+    before = to_lf(old.decode("utf-8", "replace")).split("\n")
+    after = redact(to_lf(new.decode("utf-8", "replace"))).split("\n")
     matcher = difflib.SequenceMatcher(None, before, after, autojunk=False)
     if matcher.real_quick_ratio() == 0:
         return []

@@ -8,6 +8,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
+from clover_lsp.context.common import common_end, common_start
 from clover_lsp.context.types import Edit
 
 GROUP_LINES = 8
@@ -110,19 +111,6 @@ def _region(old: str, new: str, edits: Sequence[Edit]) -> tuple[int, int, int]:
     hint = min((e.start for e in edits), default=0)
     if 0 < hint <= shortest and old[:hint] == new[:hint]:
         low = hint
-    start = _common(lambda n: old[low : low + n] == new[low : low + n], shortest - low) + low
-    rest = shortest - start
-    tail = _common(lambda n: n == 0 or old[-n:] == new[-n:], rest)
+    start = low + common_start(old[low:], new[low:])
+    tail = common_end(old, new, shortest - start)
     return start, len(old) - tail, len(new) - tail
-
-
-def _common(equal: Callable[[int], bool], most: int) -> int:
-    """The largest n up to `most` for which the first n characters are equal."""
-    low, high = 0, most
-    while low < high:
-        middle = (low + high + 1) // 2
-        if equal(middle):
-            low = middle
-        else:
-            high = middle - 1
-    return low

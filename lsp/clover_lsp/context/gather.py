@@ -12,6 +12,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from clover_engine.api import CancelToken
+from clover_engine.line_ends import to_lf
 from clover_engine.privacy.secrets import redact_parts
 from clover_engine.privacy.uris import to_path
 from clover_lsp.context import candidates as find
@@ -22,7 +23,7 @@ from clover_lsp.context.focus import Focus
 from clover_lsp.context.index import Index
 from clover_lsp.context.known import Known
 from clover_lsp.context.lookup import Query, Source, own_sources, search
-from clover_lsp.context.paths import lf, same_notebook
+from clover_lsp.context.paths import same_notebook
 from clover_lsp.context.rank import Rejected, choose
 from clover_lsp.context.roots import Roots
 from clover_lsp.context.sources import candidates, read_sources
@@ -74,7 +75,7 @@ class Gatherer:
         prefix, suffix = redact_parts(place.prefix, place.suffix)
         safe = replace(place, prefix=prefix, suffix=suffix)
         buffer = memory.buffers.get(place.uri)
-        focus = Focus(lf(prefix), lf(suffix), buffer.symbols if buffer else None)
+        focus = Focus(to_lf(prefix), to_lf(suffix), buffer.symbols if buffer else None)
         index, path = memory.roots.locate(place.uri)
         if to_path(place.uri) is None:  # an unsaved document belongs to the first folder
             index = next(iter(memory.roots.indexes), None)
@@ -171,7 +172,7 @@ def _rarity(focus: Focus, reader: Reader | None) -> dict[str, float]:
 def _lookups(
     place: Place, others: list[tuple[str, Buffer]], index: Index | None, path: str
 ) -> tuple[Lookup, ...]:
-    query = Query(lf(place.prefix), lf(place.suffix))
+    query = Query(to_lf(place.prefix), to_lf(place.suffix))
     if not query.answerable:
         return ()
     sources = own_sources(query, path)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from clover_lsp.context.buffers import Buffer
-from clover_lsp.context.languages import language_of
+from clover_lsp.context.grammars import grammar_of
 from clover_lsp.context.store import Reader
 from clover_lsp.context.symbols import Definition
 
@@ -54,7 +54,7 @@ class Known:
         return [m.definition for m in self._reader.members(file, name, limit)]
 
     def _sited(self, path: str, buffer: Buffer, definition: Definition) -> Sited:
-        return Sited(path, language_of(path, buffer.language) or "", definition, True)
+        return Sited(path, grammar_of(path, buffer.language) or "", definition, True)
 
 
 def _definitions(buffer: Buffer) -> tuple[Definition, ...]:

@@ -19,8 +19,3 @@ def relative(path: Path, root: Path) -> str | None:
         return path.relative_to(root).as_posix()
     except ValueError:
         return None
-
-
-def lf(text: str) -> str:
-    """The text with LF line ends."""
-    return text.replace("\r\n", "\n") if "\r" in text else text

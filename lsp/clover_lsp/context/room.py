@@ -23,8 +23,8 @@ from clover_lsp.context.buffers import Buffer, Buffers
 from clover_lsp.context.diff import Hunk, changed
 from clover_lsp.context.edits import EditLog
 from clover_lsp.context.gather import Explained, Gatherer, Memory
+from clover_lsp.context.grammars import grammar_of
 from clover_lsp.context.index import Index
-from clover_lsp.context.languages import language_of
 from clover_lsp.context.roots import Roots
 from clover_lsp.context.symbols import MAX_BYTES
 from clover_lsp.context.types import Context, Edit, IndexStatus, Place, Problem
@@ -246,7 +246,7 @@ class Room:
         if buffer is None or not indexes or not self.options.index:
             return
         index, path = self._roots.locate(uri)
-        language = language_of(path, buffer.language)
+        language = grammar_of(path, buffer.language)
         if language and len(buffer.text) <= MAX_BYTES and not self._roots.withheld(uri):
             done = partial(self._buffers.parsed, uri)
             (index or indexes[0]).parse(buffer.text, language, done)

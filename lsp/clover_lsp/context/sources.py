@@ -8,6 +8,7 @@ from collections.abc import Collection, Sequence
 from functools import lru_cache
 from pathlib import Path
 
+from clover_engine.line_ends import to_lf
 from clover_engine.privacy.secrets import redact
 from clover_lsp.context.lookup import Query, Source
 from clover_lsp.context.store import Reader, StoredFile
@@ -76,8 +77,7 @@ def read(root: Path, file: StoredFile) -> str | None:
 @lru_cache(64)
 def _read(path: str, _mtime_ns: int, safe: bool) -> str:
     text = Path(path).read_bytes().decode("utf-8-sig", "replace")
-    if "\r" in text:
-        text = text.replace("\r\n", "\n").replace("\r", "\n")
+    text = to_lf(text)
     return text if safe else redact(text)
 
 

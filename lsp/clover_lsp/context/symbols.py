@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from clover_lsp.context.languages import load
+from clover_lsp.context.grammars import load
 
 if TYPE_CHECKING:
     from tree_sitter import Node
@@ -94,12 +94,12 @@ def parse(data: bytes, language: str | None) -> Symbols:
 
 
 def _definitions(
-    data: bytes, found: list[tuple[Node, str, str, Node | None]]
+    data: bytes, matches: list[tuple[Node, str, str, Node | None]]
 ) -> tuple[Definition, ...]:
     """Gives each definition its container; what is local to a function is left out."""
     out: dict[tuple[str, int], Definition] = {}
     open_: list[tuple[int, str, str]] = []
-    for node, kind, name, body in sorted(found, key=lambda f: (f[0].start_byte, -f[0].end_byte)):
+    for node, kind, name, body in sorted(matches, key=lambda f: (f[0].start_byte, -f[0].end_byte)):
         while open_ and open_[-1][0] < node.end_byte:
             open_.pop()
         container = open_[-1] if open_ else (0, "", "")

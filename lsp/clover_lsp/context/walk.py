@@ -26,7 +26,7 @@ VENDORED = frozenset(_VENDORED_TEXT.split())
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class WalkedFile:
     """A file of the walk; `path` is relative with posix separators."""
 
     path: str
@@ -34,7 +34,7 @@ class Found:
     size: int
 
 
-def walk(rules: IgnoreRules) -> Iterator[Found]:
+def walk(rules: IgnoreRules) -> Iterator[WalkedFile]:
     """Files that may be read and are worth indexing, those near the root first.
 
     Links are not followed, and no more than `MAX_WALKED` folders are looked into.
@@ -57,7 +57,7 @@ def walk(rules: IgnoreRules) -> Iterator[Found]:
                         pending.append(path)
                 elif _is_indexed(rules, entry, path):
                     stat = entry.stat(follow_symlinks=False)
-                    yield Found(path, stat.st_mtime_ns, stat.st_size)
+                    yield WalkedFile(path, stat.st_mtime_ns, stat.st_size)
             except OSError:
                 continue
 

@@ -29,10 +29,10 @@ from typing import Any
 
 from clover_engine.privacy.ignore import IgnoreRules
 from clover_engine.privacy.secrets import has_secret
-from clover_lsp.context.languages import language_of
+from clover_lsp.context.grammars import grammar_of
 from clover_lsp.context.store import Writer
 from clover_lsp.context.symbols import Symbols, grams, parse, unfit
-from clover_lsp.context.walk import MAX_FILES, Found, folders, walk
+from clover_lsp.context.walk import MAX_FILES, WalkedFile, folders, walk
 from clover_lsp.context.watch import MAX_FOLDERS
 
 MAX_FILES_VARIABLE = "CLOVER_MAX_INDEXED_FILES"
@@ -105,7 +105,7 @@ class Worker:
             answer["limited"] = f"only {most} files are indexed: open a smaller folder"
         return answer
 
-    def _index_all(self, files: list[Found], id_: int) -> None:
+    def _index_all(self, files: list[WalkedFile], id_: int) -> None:
         told = 0.0
         for at in range(0, len(files), BATCH):
             with self._transaction():
@@ -118,7 +118,7 @@ class Worker:
                 done = min(at + BATCH, len(files))
                 self.answer({"id": id_, "done": done, "pending": len(files) - done})
 
-    def _still_stale(self, files: list[Found]) -> list[Found]:
+    def _still_stale(self, files: list[WalkedFile]) -> list[WalkedFile]:
         """Without those that another server's process has indexed in the meantime."""
         known = self.writer.known([f.path for f in files])
         return [f for f in files if known.get(f.path, ())[1:] != (f.mtime_ns, f.size)]
@@ -150,7 +150,7 @@ class Worker:
             self.writer.drop([path])
             return
         kept = (stat.st_mtime_ns, stat.st_size)
-        language = language_of(path)
+        language = grammar_of(path)
         if not data or unfit(data):
             self.writer.put(path, kept, language, False, Symbols(), grams(b""))
             return

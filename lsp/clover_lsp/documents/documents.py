@@ -18,6 +18,8 @@ from urllib.parse import unquote, urlsplit
 from lsprotocol import types
 from pygls import uris
 
+from clover_engine.languages import language_of
+from clover_engine.privacy.uris import to_path
 from clover_lsp.context.types import Edit
 from clover_lsp.documents.table import Table
 from clover_lsp.documents.text import Encoding, join_pairs
@@ -87,13 +89,9 @@ class Snapshot:
 
 
 def uri_path(uri: str) -> str | None:
-    """The local path of a `file:` URI, else None."""
-    try:
-        if urlsplit(uri).scheme != "file":
-            return None
-        return uris.to_fs_path(uri) or None
-    except ValueError:
-        return None
+    """The local path of a `file:` URI; None for any other, a notebook's cell too."""
+    path = to_path(uri) if uri[:5].lower() == "file:" else None
+    return None if path is None else str(path)
 
 
 def folder_path(uri: str) -> str | None:
@@ -107,17 +105,9 @@ def path_uri(path: str | Path) -> str:
     return uris.from_fs_path(str(path)) or Path(path).absolute().as_uri()
 
 
-_LANGUAGES = {
-    **{".py": "python", ".pyi": "python", ".js": "javascript", ".mjs": "javascript"},
-    **{".jsx": "javascriptreact", ".ts": "typescript", ".tsx": "typescriptreact", ".go": "go"},
-    **{".rs": "rust", ".c": "c", ".h": "c", ".cc": "cpp", ".cpp": "cpp", ".hpp": "cpp"},
-    **{".java": "java", ".lua": "lua", ".md": "markdown", ".json": "json", ".sh": "shellscript"},
-}
-
-
 def guess_language(uri: str) -> str:
     """The usual language id for a file name."""
-    return _LANGUAGES.get(Path(unquote(urlsplit(uri).path)).suffix.lower(), "plaintext")
+    return language_of(unquote(urlsplit(uri).path)).id
 
 
 def decode(data: bytes) -> str:

@@ -9,25 +9,13 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from itertools import accumulate
 from typing import Literal
+
+from clover_engine.line_ends import line_starts
 
 Encoding = Literal["utf-8", "utf-16", "utf-32"]
 
-_LINE_END = re.compile(r"\r\n|\n|\r")
 _SPLIT_PAIR = re.compile("[\ud800-\udbff][\udc00-\udfff]")
-
-
-def line_starts(text: str) -> list[int]:
-    """Offsets of the lines' first characters; there is always at least one line."""
-    if "\r" in text:
-        return [0, *(found.end() for found in _LINE_END.finditer(text))]
-    return list(accumulate((len(line) + 1 for line in text.split("\n")[:-1]), initial=0))
-
-
-def to_lf(text: str) -> str:
-    """The text with every line end as LF."""
-    return _LINE_END.sub("\n", text) if "\r" in text else text
 
 
 def main_line_end(text: str) -> str:

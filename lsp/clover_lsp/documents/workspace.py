@@ -10,6 +10,7 @@ from lsprotocol import types
 from clover_lsp.context.closed_room import ClosedRoom
 from clover_lsp.context.types import ContextRoom, Edit
 from clover_lsp.documents.documents import Change, Documents, Snapshot
+from clover_lsp.documents.log import DocumentLog
 
 log = logging.getLogger(__name__)
 Listener = Callable[[Snapshot, Snapshot, tuple[Edit, ...]], None]
@@ -20,6 +21,7 @@ class Workspace:
 
     def __init__(self) -> None:
         self.documents = Documents()
+        self.log = DocumentLog()
         self.context: ContextRoom = ClosedRoom()
         self._on_change: list[Listener] = []
         self._on_open: list[Callable[[Snapshot], None]] = []
@@ -50,6 +52,7 @@ class Workspace:
 
     def _opened(self, snapshot: Snapshot) -> None:
         self._tell_opened(snapshot)
+        _guard(self.log.opened, snapshot)
         for call in self._on_open:
             _guard(call, snapshot)
 
@@ -68,6 +71,7 @@ class Workspace:
                 self.tell_size(snapshot)
             return
         _guard(self.context.changed, uri, snapshot.text, snapshot.version or 0, edits)
+        _guard(self.log.changed, before, snapshot, edits)
         for call in self._on_change:
             _guard(call, before, snapshot, edits)
 
@@ -79,6 +83,7 @@ class Workspace:
 
     def _closed(self, uri: str) -> None:
         _guard(self.context.closed, uri)
+        _guard(self.log.closed, uri)
         for call in self._on_close:
             _guard(call, uri)
 

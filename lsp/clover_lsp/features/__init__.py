@@ -1,1 +1,1 @@
-"""One protocol feature a file; each has `register(server)`."""
+"""One protocol feature a file with `register(server)`, and the protocol's types as ours."""

@@ -12,10 +12,10 @@ from dataclasses import asdict, dataclass
 from pygls.exceptions import JsonRpcInvalidParams
 
 from clover_engine.api import CancelToken
-from clover_lsp.actions.arguments import Target
 from clover_lsp.actions.buffers import DocumentEdit
 from clover_lsp.actions.errors import ActionRefused
-from clover_lsp.actions.service import Service
+from clover_lsp.features.arguments import Target
+from clover_lsp.features.service import Service
 from clover_lsp.server import CloverServer
 
 FIX_TESTS = "clover.fixTests"

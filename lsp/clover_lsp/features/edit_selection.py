@@ -6,11 +6,11 @@ from collections.abc import Awaitable
 from dataclasses import dataclass
 
 from clover_engine.api import CancelToken
-from clover_lsp.actions.arguments import Target
 from clover_lsp.actions.buffers import DocumentEdit
 from clover_lsp.actions.errors import ActionRefused
-from clover_lsp.actions.service import Service
 from clover_lsp.context.types import Edit
+from clover_lsp.features.arguments import Target
+from clover_lsp.features.service import Service
 from clover_lsp.server import CloverServer
 
 EDIT_SELECTION = "clover.editSelection"

@@ -11,15 +11,15 @@ from dataclasses import dataclass
 from lsprotocol import types
 
 from clover_engine.api import CancelToken
-from clover_lsp.actions.arguments import Target
 from clover_lsp.actions.buffers import DocumentEdit
 from clover_lsp.actions.errors import ActionRefused
-from clover_lsp.actions.problems import problem_of, problems
 from clover_lsp.actions.quickfix import may_help
-from clover_lsp.actions.service import Service
 from clover_lsp.documents.documents import Snapshot
+from clover_lsp.features.arguments import Target
 from clover_lsp.features.commands import FIX_DIAGNOSTIC, FIX_TESTS
+from clover_lsp.features.diagnostics import problem_of
 from clover_lsp.features.edit_selection import EDIT_SELECTION, selection_edit
+from clover_lsp.features.service import Service
 from clover_lsp.server import CloverServer
 
 QUICK_FIX = types.CodeActionKind.QuickFix
@@ -41,10 +41,9 @@ class _CodeActions:
         if snapshot is None or snapshot.is_too_large or not self.server.settings.fix.enabled:
             return None
         diagnostics = params.context.diagnostics
-        problems(self.server).see(snapshot, diagnostics)
-        self.server.guard(
-            self.server.context.diagnosed, snapshot.uri, problems(self.server).of(snapshot)
-        )
+        log = self.server.buffers.log
+        log.diagnosed(snapshot, [problem_of(d) for d in diagnostics])
+        self.server.guard(self.server.context.diagnosed, snapshot.uri, log.problems(snapshot))
         if snapshot.language != "python":
             return None
         found: list[types.CodeAction] = []

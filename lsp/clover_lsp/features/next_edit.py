@@ -21,14 +21,12 @@ from lsprotocol import types
 from lsprotocol.converters import get_converter
 from pygls.exceptions import JsonRpcInvalidParams
 
-from clover_lsp.actions.arguments import plain
-from clover_lsp.actions.history import History
 from clover_lsp.actions.next_edit import Memory
-from clover_lsp.actions.problems import problems
 from clover_lsp.actions.proposals import Moment, Proposal
 from clover_lsp.actions.search import Search
 from clover_lsp.context.types import Edit
 from clover_lsp.documents.documents import Snapshot
+from clover_lsp.features.arguments import plain
 from clover_lsp.server import CloverServer
 
 REQUEST = "textDocument/copilotInlineEdit"
@@ -52,7 +50,6 @@ class _Offer:
 class _NextEdit:
     server: CloverServer
     search: Search
-    history: History = field(default_factory=History)
     memories: dict[str, Memory] = field(default_factory=dict)
     offers: OrderedDict[str, _Offer] = field(default_factory=OrderedDict)
     numbers: itertools.count[int] = field(default_factory=lambda: itertools.count(1))
@@ -73,8 +70,8 @@ class _NextEdit:
             snapshot.text,
             snapshot.language,
             snapshot.offset(position),
-            self.history.of(uri),
-            problems(self.server).of(snapshot),
+            self.server.buffers.log.former(uri),
+            self.server.buffers.log.problems(snapshot),
             asked,
         )
         return self._answer(snapshot, moment, memory)
@@ -132,11 +129,9 @@ class _NextEdit:
 
     def changed(self, before: Snapshot, snapshot: Snapshot, edits: Sequence[Edit]) -> None:
         self.server.tickets.end(_ticket_key(snapshot.uri))
-        self.history.changed(before, snapshot, edits)
 
     def closed(self, uri: str) -> None:
         self.server.tickets.end(_ticket_key(uri))
-        self.history.closed(uri)
         self.memories.pop(uri, None)
         self.last_shown.pop(uri, None)
 
@@ -167,7 +162,6 @@ def _read(params: Any) -> tuple[str, int, types.Position, bool]:
 
 def register(server: CloverServer) -> None:
     feature = _NextEdit(server, Search(server.workers.edit_helper))
-    server.buffers.on_open(feature.history.opened)
     server.buffers.on_change(feature.changed)
     server.buffers.on_close(feature.closed)
     server.feature(REQUEST)(feature.request)

@@ -9,21 +9,17 @@ Diagnostics of other servers reach us with code actions only. A client that can 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 from lsprotocol import types
 
-from clover_lsp.context.types import Problem
 from clover_lsp.documents.documents import uri_path
+from clover_lsp.features.diagnostics import read_problems
 from clover_lsp.server import CloverServer
 
 FOCUS = "textDocument/didFocus"
 DIAGNOSTICS = "clover/didChangeDiagnostics"
-
-Severity = Literal["error", "warning", "information", "hint"]
-_SEVERITIES: dict[int, Severity] = {1: "error", 2: "warning", 3: "information", 4: "hint"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,19 +44,6 @@ class _Watched:
             return
         problems = list(read_problems(params["diagnostics"]))
         self.server.guard(self.server.context.diagnosed, str(params.get("uri")), problems)
-
-
-def read_problems(diagnostics: Iterable[Any]) -> Iterable[Problem]:
-    """Diagnostics as plain JSON; what is malformed is left out."""
-    for raw in diagnostics:
-        try:
-            line = int(raw["range"]["start"]["line"])
-            message = str(raw["message"])
-            severity = _SEVERITIES.get(raw.get("severity", 1), "error")
-            source, code = str(raw.get("source") or ""), str(raw.get("code") or "")
-        except (KeyError, TypeError, ValueError, AttributeError):
-            continue
-        yield Problem(line, message, severity, source, code)
 
 
 def register(server: CloverServer) -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 
 from clover_lsp.suggest.brackets import State, scan
-from clover_lsp.suggest.languages import SPANNING
 from clover_lsp.suggest.scene import Scene
+from clover_lsp.suggest.syntax import SPANNING
 from clover_lsp.suggest.text import first_line, indent_of, is_blank, is_word
 
 _LOOP = re.compile(r"(?P<unit>[^\n]{3,40}?)(?P=unit){3,}")

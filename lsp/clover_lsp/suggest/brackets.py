@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from clover_lsp.suggest.languages import COMMENTS, SPANNING, Language
+from clover_lsp.suggest.syntax import COMMENTS, SPANNING, Syntax
 
 _INDENT = re.compile(r"[ \t]*")
 _CLOSER = {"(": ")", "[": "]", "{": "}"}
@@ -48,7 +48,7 @@ NOTHING = State()
 class _Brackets:
     """Iterates over a text's brackets and block words; strings and comments are passed over."""
 
-    def __init__(self, text: str, language: Language, quote: str) -> None:
+    def __init__(self, text: str, language: Syntax, quote: str) -> None:
         self.text, self.language, self.quote, self.broken = text, language, quote, 0
 
     def __iter__(self) -> Iterator[tuple[int, str]]:
@@ -69,7 +69,7 @@ class _Brackets:
                 self.quote = token
 
 
-def scan(text: str, language: Language, state: State = NOTHING) -> State:
+def scan(text: str, language: Syntax, state: State = NOTHING) -> State:
     """The state after `text` that follows `state`; strays and broken strings are the text's own."""
     stack, closing = list(state.stack), language.closing
     strays: list[tuple[int, str]] = []
@@ -115,7 +115,7 @@ def _end_of_span(text: str, at: int, opening: str) -> int:
     return -1
 
 
-def before_cursor(before: str, language: Language) -> tuple[State, tuple[int, ...]]:
+def before_cursor(before: str, language: Syntax) -> tuple[State, tuple[int, ...]]:
     """The state at the cursor, from the text near it, and for each entry of its stack the
     indentation (columns, with tabs at every fourth) of the statement that opened it."""
     start = 0
@@ -142,7 +142,7 @@ def _indent_at(text: str, line: int) -> int:
     return len(found.group().expandtabs(4)) if found else 0
 
 
-def _quote_at(text: str, end: int, language: Language) -> str:
+def _quote_at(text: str, end: int, language: Syntax) -> str:
     """The string or comment over several lines that is open at `end`, guessed by counting."""
     for opening in language.spanning:
         closing = SPANNING[opening]
@@ -154,7 +154,7 @@ def _quote_at(text: str, end: int, language: Language) -> str:
     return ""
 
 
-def after_cursor(after: str, language: Language, quote: str) -> tuple[tuple[str, int], ...]:
+def after_cursor(after: str, language: Syntax, quote: str) -> tuple[tuple[str, int], ...]:
     """What the lines below the cursor's line close without having opened it, in order, with the
     indentation of the line it stands on. `quote`: the string or comment open at the cursor."""
     start = after.find("\n")

@@ -6,11 +6,12 @@ from collections.abc import Iterable, Sequence
 
 from clover_engine.api import InfillResult
 from clover_engine.gate import SHOWN_CONFIDENCE, model_probability
+from clover_engine.line_ends import to_lf
 from clover_lsp.context.confidence import confidence
 from clover_lsp.context.types import Lookup, Place
 from clover_lsp.suggest.polish import polish
 from clover_lsp.suggest.shape import Plan
-from clover_lsp.suggest.text import first_line, to_lf
+from clover_lsp.suggest.text import first_line
 from clover_lsp.suggest.types import Draft, Origin, Popup, Suggestion
 
 SURE = 0.9

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 
-from clover_lsp.suggest.languages import MARKUP
+from clover_engine.line_ends import to_lf
 from clover_lsp.suggest.scene import Scene
-from clover_lsp.suggest.text import BLANKS, TAB_WIDTH, Indentation, indent_of, is_blank, to_lf
+from clover_lsp.suggest.syntax import MARKUP
+from clover_lsp.suggest.text import BLANKS, TAB_WIDTH, Indentation, indent_of, is_blank
 
 _MARKER = re.compile(
     r"<(?:pad|mask|eom|doc|pre|suf|mid|bug|snip|r\d\d?|s|/s|unk|bos|eos|EOT|PRE|SUF|MID|END"

@@ -12,8 +12,9 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from clover_engine.line_ends import to_lf
 from clover_lsp.context.types import Place
-from clover_lsp.suggest.text import is_blank, last_line, to_lf
+from clover_lsp.suggest.text import is_blank, last_line
 
 LONGEST_S = 0.4
 """Nobody waits longer; a slower engine is no reason to."""

@@ -11,10 +11,10 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from clover_engine.line_ends import to_lf
 from clover_lsp.context.types import Place
 from clover_lsp.suggest.overlap import fit
 from clover_lsp.suggest.scene import at_popup, scene
-from clover_lsp.suggest.text import to_lf
 from clover_lsp.suggest.types import Popup, Suggestion
 
 CAPACITY = 250

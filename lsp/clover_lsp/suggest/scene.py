@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import lru_cache
 
+from clover_engine.line_ends import to_lf
 from clover_lsp.context.types import Place
 from clover_lsp.suggest.brackets import State, after_cursor, before_cursor, scan, unclosed
-from clover_lsp.suggest.languages import Language, language
+from clover_lsp.suggest.syntax import Syntax, syntax_of
 from clover_lsp.suggest.text import (
     Indentation,
     first_line,
@@ -17,7 +18,6 @@ from clover_lsp.suggest.text import (
     last_line,
     line_above,
     lines_below,
-    to_lf,
 )
 from clover_lsp.suggest.types import Popup
 
@@ -30,7 +30,7 @@ class Scene:
     after: str
     identifier: str
     """The client's language id."""
-    language: Language
+    language: Syntax
     line_before: str
     line_after: str
     above: str
@@ -63,7 +63,7 @@ class Scene:
 def scene(place: Place) -> Scene:
     """The scene of a place. Takes well under a millisecond, whatever the document's size."""
     before, after = to_lf(place.prefix), to_lf(place.suffix)
-    lang = language(place.language)
+    lang = syntax_of(place.language)
     line_before, line_after = last_line(before), first_line(after)
     state, indents = before_cursor(before, lang)
     pending = after_cursor(after, lang, state.quote)
@@ -74,16 +74,16 @@ def scene(place: Place) -> Scene:
     return Scene(
         before,
         after,
-        place.language,
-        lang,
-        line_before,
-        line_after,
-        line_above(before),
-        below,
-        indentation(before, after, lang.indent),
-        state,
-        len(pending),
-        unclosed(open_here, indents, pending, below),
+        identifier=place.language,
+        language=lang,
+        line_before=line_before,
+        line_after=line_after,
+        above=line_above(before),
+        below=below,
+        indentation=indentation(before, after, lang.indent),
+        state=state,
+        pending=len(pending),
+        missing=unclosed(open_here, indents, pending, below),
     )
 
 

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from clover_lsp.context.types import Place
-from clover_lsp.suggest.languages import SPANNING
 from clover_lsp.suggest.scene import Scene, scene
+from clover_lsp.suggest.syntax import SPANNING
 from clover_lsp.suggest.text import BLANKS, indent_of, is_blank, is_word
 
 Lines = Literal["auto", "single"]

@@ -15,11 +15,6 @@ _SAMPLE = 6_000
 """Characters on each side of the cursor that tell a document's indentation."""
 
 
-def to_lf(text: str) -> str:
-    """`text` with LF line ends."""
-    return text.replace("\r\n", "\n").replace("\r", "\n") if "\r" in text else text
-
-
 def is_word(char: str) -> bool:
     """True for what identifiers are made of; False for the empty string."""
     return char.isalnum() or char == "_"

@@ -47,13 +47,13 @@ class Check:
     """Where the command line goes before anything runs, absolute; None: nowhere."""
     script: str = ""
     """What a shell runs, where the check needs one."""
-    said: tuple[str, ...] = ()
+    script_words: tuple[str, ...] = ()
     """The plain words of such a script."""
 
     @property
     def words(self) -> tuple[str, ...]:
         """The words of the command line."""
-        return self.said or self.argv
+        return self.script_words or self.argv
 
     @property
     def import_first(self) -> str | None:
@@ -85,8 +85,15 @@ class Check:
         went = line.folder if line.folder != folder else None
         if line.shell:
             env, argv = tuple(line.env.items()), shell_command(line.script)
-            script, said = line.script, line.words
-            return cls(argv, "command", command, env=env, folder=went, script=script, said=said)
+            return cls(
+                argv,
+                "command",
+                command,
+                env=env,
+                folder=went,
+                script=line.script,
+                script_words=line.words,
+            )
         words, env_map = list(line.words), dict(line.env)
         if "::" in words[0] and (line.folder / words[0].split("::")[0]).is_file():
             words.insert(0, "pytest")

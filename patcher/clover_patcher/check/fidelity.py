@@ -15,7 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from clover_patcher.check.fork import relay
-from clover_patcher.check.fork.client import AROUND
+from clover_patcher.check.forkserver import AROUND
 from clover_patcher.check.prepared import View
 from clover_patcher.check.runners import Runner
 from clover_patcher.errors import CannotPass

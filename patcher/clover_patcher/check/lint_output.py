@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 from urllib.parse import unquote, urlsplit
 
+from clover_engine.privacy.uris import to_path
 from clover_patcher.check.tool_fixes import Replacement
 
 Format = Literal["ruff", "mypy", "flake8", "pyright", "pylint", "any"]
@@ -246,7 +247,10 @@ def _sarif_path(run: Mapping[str, Any], place: Mapping[str, Any]) -> str:
         if not parts.scheme:
             uri = str(known.get("uri") or "") + uri
             parts = urlsplit(uri)
-    return unquote(parts.path) if parts.scheme in ("", "file") else uri
+    if not parts.scheme:
+        return unquote(parts.path)
+    path = to_path(uri) if parts.scheme == "file" else None
+    return uri if path is None else str(path)
 
 
 def _first_of(entries: Any) -> Mapping[str, Any]:

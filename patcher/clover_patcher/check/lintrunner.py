@@ -16,8 +16,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from clover_patcher.check.command import Check
-from clover_patcher.check.editing import Editor
-from clover_patcher.check.fork.client import Job, Reply, ServerLost, ServerOptions
+from clover_patcher.check.forkserver import Job, Reply, ServerLost
 from clover_patcher.check.lint_output import Finding, read_findings
 from clover_patcher.check.lints import SCRATCH, Linter
 from clover_patcher.check.prepared import Prepared, View
@@ -65,28 +64,26 @@ class LintRunner(Prepared):
         only: Sequence[Diagnostic] = (),
     ) -> None:
         assert check.linter is not None, "not a linter's command"
-        self.check = check
         self.linter: Linter = check.linter
-        self.worktree = worktree.resolve()
-        self.timeout_s = timeout_s
         self.only = tuple(only)
-        self.imported_outside: tuple[str, ...] = ()
         self.targets: tuple[Diagnostic, ...] = ()
         """What the baseline reports and a candidate must remove; empty before the baseline."""
         folder = Path(tempfile.mkdtemp(prefix="", dir=tmp))
         argv = tuple(word.replace(SCRATCH, str(folder)) for word in self.linter.argv)
-        original = original_root.resolve() if original_root is not None else None
-        view = view or View()
-        check = replace(check, argv=argv)
-        options = ServerOptions(check, self.worktree, folder, original, not view.network, cwd)
-        options = replace(options, left_out=view.left_out, loopback=view.loopback)
-        self._original = original
-        self._editor = Editor(self.worktree)
         self._fixes: list[tuple[Diagnostic, tuple[Replacement, ...]]] = []
         self._before: Counter[Key] = Counter()
         self._codes: frozenset[int] = frozenset({0})
         self._seconds = 0.0
-        super().__init__(options, folder, view)
+        super().__init__(
+            replace(check, argv=argv),
+            worktree,
+            tmp=folder,
+            timeout_s=timeout_s,
+            original_root=original_root,
+            cwd=cwd,
+            view=view,
+        )
+        self.check = check
 
     @property
     def failing(self) -> tuple[str, ...]:
@@ -186,32 +183,33 @@ class LintRunner(Prepared):
 
     # --- what the diagnostics mean --------------------------------------------------------------
 
-    def _wanted(self, said: Diagnostic) -> bool:
+    def _wanted(self, diagnostic: Diagnostic) -> bool:
         return not self.only or any(
-            (one.path, one.line) == (said.path, said.line) and one.code in ("", said.code)
+            (one.path, one.line) == (diagnostic.path, diagnostic.line)
+            and one.code in ("", diagnostic.code)
             for one in self.only
         )
 
-    def _remaining(self, found: Sequence[Diagnostic]) -> list[Diagnostic]:
+    def _remaining(self, diagnostics: Sequence[Diagnostic]) -> list[Diagnostic]:
         """Diagnostics that have come, and those in question that have stayed."""
-        now = Counter(_key(said) for said in found)
-        allowed = self._before - Counter(_key(said) for said in self.targets)
+        now = Counter(_key(diagnostic) for diagnostic in diagnostics)
+        allowed = self._before - Counter(_key(diagnostic) for diagnostic in self.targets)
         too_many = now - allowed
         left = []
-        for said in found:
-            if too_many[_key(said)]:
-                too_many[_key(said)] -= 1
-                left.append(said)
+        for diagnostic in diagnostics:
+            if too_many[_key(diagnostic)]:
+                too_many[_key(diagnostic)] -= 1
+                left.append(diagnostic)
         return left
 
-    def _outcome(self, found: Sequence[Diagnostic], said: str) -> Outcome:
+    def _outcome(self, diagnostics: Sequence[Diagnostic], output: str) -> Outcome:
         failures = tuple(
             TestFailure(
                 _name(one), one.code or "error", one.message, (Frame(one.path, one.line, ""),)
             )
-            for one in found
+            for one in diagnostics
         )
-        return Outcome("failed" if found else "passed", self._seconds, failures, 0, said)
+        return Outcome("failed" if diagnostics else "passed", self._seconds, failures, 0, output)
 
     def _ended(self, status: Status, kind: str, message: str) -> Outcome:
         return Outcome(status, self._seconds, (TestFailure("", kind, message),))
@@ -243,10 +241,12 @@ class LintRunner(Prepared):
                 self._replace_server()
         return Reply(signal=9)
 
-    def _diagnostic(self, found: Finding) -> Diagnostic:
-        message = found.message.replace(f"{self.worktree}{os.sep}", "")
-        path = self._relative(found.path)
-        return Diagnostic(path, found.line, message, found.code, self.linter.name, found.column)
+    def _diagnostic(self, finding: Finding) -> Diagnostic:
+        message = finding.message.replace(f"{self.worktree}{os.sep}", "")
+        path = self._relative(finding.path)
+        return Diagnostic(
+            path, finding.line, message, finding.code, self.linter.name, finding.column
+        )
 
     def _relative(self, path: str) -> str:
         """Relative to the worktree where it is inside, else as the tool says it."""
@@ -257,15 +257,15 @@ class LintRunner(Prepared):
         return full
 
 
-def _complaint(said: str) -> str:
+def _complaint(output: str) -> str:
     """The line that names the error, else the last one."""
-    lines = [line.strip() for line in said.splitlines()]
-    return next((line for line in lines if "error:" in line.lower()), last_line(said))
+    lines = [line.strip() for line in output.splitlines()]
+    return next((line for line in lines if "error:" in line.lower()), last_line(output))
 
 
-def _key(said: Diagnostic) -> Key:
-    return said.code, said.path, said.message
+def _key(diagnostic: Diagnostic) -> Key:
+    return diagnostic.code, diagnostic.path, diagnostic.message
 
 
-def _name(said: Diagnostic) -> str:
-    return ":".join(filter(None, (said.path, str(said.line), said.code)))
+def _name(diagnostic: Diagnostic) -> str:
+    return ":".join(filter(None, (diagnostic.path, str(diagnostic.line), diagnostic.code)))

@@ -112,16 +112,16 @@ def recognise(argv: Sequence[str]) -> Linter | None:
     return Linter(name, (*head, *_rearranged(rest, tool)), tool.form, tool.broken)
 
 
-def check_for(said: Diagnostic, cwd: str = "") -> str | None:
+def check_for(diagnostic: Diagnostic, cwd: str = "") -> str | None:
     """The command that would repeat an editor's diagnostic, run in `cwd` of the repository.
 
     None where the source is not a tool that can be run alone.
     """
-    source = said.source.strip().lower()
+    source = diagnostic.source.strip().lower()
     command = _SOURCES.get(_SPOKEN.get(source, source))
     if command is None:
         return None
-    path = posixpath.relpath(said.path, cwd or ".")
+    path = posixpath.relpath(diagnostic.path, cwd or ".")
     return f"{command} {shlex.quote(f'./{path}' if path.startswith('-') else path)}"
 
 

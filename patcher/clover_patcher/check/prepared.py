@@ -5,10 +5,11 @@ from __future__ import annotations
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
-from clover_patcher.check.fork.client import ForkServer, ServerOptions
+from clover_patcher.check.command import Check
+from clover_patcher.check.editing import Editor
+from clover_patcher.check.forkserver import ForkServer, ServerOptions
 from clover_patcher.errors import Cancelled
 
 
@@ -26,13 +27,36 @@ class View:
 class Prepared:
     """Owns a `ForkServer` and its folder of files, `tmp`. A context manager."""
 
-    def __init__(self, options: ServerOptions, tmp: Path, view: View) -> None:
-        self._options, self._tmp, self.view = options, tmp, view
-        self.worktree = options.worktree
-        self._stopped = False
+    def __init__(
+        self,
+        check: Check,
+        worktree: Path,
+        *,
+        tmp: Path,
+        timeout_s: float | None,
+        original_root: Path | None,
+        cwd: str,
+        view: View | None,
+    ) -> None:
+        self.check, self.worktree, self.timeout_s = check, worktree.resolve(), timeout_s
+        self.view = view = view or View()
+        self.imported_outside: tuple[str, ...] = ()
         self.installed_twins: tuple[tuple[str, str], ...] = ()
         """Packages of the worktree that the check imports from an installation: name and place."""
-        self._server = ForkServer(options)
+        self._tmp, self._original = tmp, original_root.resolve() if original_root else None
+        self._editor = Editor(self.worktree)
+        self._stopped = False
+        self._options = ServerOptions(
+            check,
+            self.worktree,
+            tmp,
+            self._original,
+            isolate=not view.network,
+            cwd=cwd,
+            left_out=view.left_out,
+            loopback=view.loopback,
+        )
+        self._server = ForkServer(self._options)
 
     @property
     def isolated(self) -> bool:
@@ -62,12 +86,7 @@ class Prepared:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        value: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def _require_going(self) -> None:

@@ -12,12 +12,11 @@ import tempfile
 import time
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 
 from clover_patcher.check.command import Check
-from clover_patcher.check.editing import Editor, drop_bytecode
-from clover_patcher.check.fork.client import Job, Reply, ServerLost, ServerOptions
+from clover_patcher.check.editing import drop_bytecode
+from clover_patcher.check.forkserver import Job, Reply, ServerLost
 from clover_patcher.check.prepared import Prepared, View
 from clover_patcher.check.programs import read_programs, started_script
 from clover_patcher.check.runs import CoverageLog, Tally, tail
@@ -59,16 +58,6 @@ class ProgramRunner(Prepared):
         cwd: str = "",
         view: View | None = None,
     ) -> None:
-        self.check = check
-        self.worktree = worktree.resolve()
-        self.timeout_s = timeout_s
-        self.imported_outside: tuple[str, ...] = ()
-        folder = Path(tempfile.mkdtemp(prefix="", dir=tmp))
-        original = original_root.resolve() if original_root is not None else None
-        view = view or View()
-        options = ServerOptions(check, self.worktree, folder, original, not view.network, cwd)
-        options = replace(options, left_out=view.left_out, loopback=view.loopback)
-        self._editor = Editor(self.worktree)
         self._born = time.time()
         self._failing: tuple[str, ...] = ()
         self._expected: frozenset[str] = frozenset()
@@ -81,7 +70,15 @@ class ProgramRunner(Prepared):
         self._hung: tuple[str, ...] = ()
         self._reached: list[str] | None = None
         self._stems: dict[str, frozenset[str]] = {}
-        super().__init__(options, folder, view)
+        super().__init__(
+            check,
+            worktree,
+            tmp=Path(tempfile.mkdtemp(prefix="", dir=tmp)),
+            timeout_s=timeout_s,
+            original_root=original_root,
+            cwd=cwd,
+            view=view,
+        )
 
     # --- what others see ----------------------------------------------------------------------
 

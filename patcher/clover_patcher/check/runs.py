@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from clover_patcher.check.fork.client import Reply
+from clover_patcher.check.forkserver import Reply
 from clover_patcher.types import Frame, Outcome, Status, TestCoverage, TestFailure
 
 _TAIL = 16 << 10

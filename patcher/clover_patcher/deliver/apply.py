@@ -21,9 +21,9 @@ from clover_patcher.deliver.journal import Entry, FileRecord, Journal, State, ba
 from clover_patcher.edits import FileChange, expect, overwrite, safe_path, sha256, stage
 from clover_patcher.errors import PatcherError, TreeChanged, UsageError
 
-Found = Literal["old", "new", "torn", "theirs"]
+OnDisk = Literal["old", "new", "torn", "theirs"]
 """What a file of a record holds now. Torn: half overwritten in place."""
-Then = Callable[[Entry], None]
+AfterWrite = Callable[[Entry], None]
 """What belongs to a record besides its files; done while it is pending, perhaps twice."""
 
 
@@ -40,12 +40,12 @@ def write_recorded(
     journal: Journal,
     entry: Entry,
     changed: Sequence[FileChange],
-    then: Then = lambda entry: None,
+    after_write: AfterWrite = lambda entry: None,
 ) -> Entry:
     """Makes the changes in the entry's working tree, or none; returns the finished record.
 
     The journal's lock must be held. Modes, owners, extended attributes and hard links survive.
-    Where `then` fails, nothing is changed either.
+    Where `after_write` fails, nothing is changed either.
     Raises `TreeChanged` where a file is not what it was, or cannot be written any more, and
     `UsageError` for a path that must not be written (see `safe_path`) or a read-only file.
     """
@@ -71,7 +71,7 @@ def write_recorded(
         for file, target, change in zip(entry.files, targets, changed, strict=True):
             expect(target, change)
             _put(file, target, change.after)
-        then(entry)
+        after_write(entry)
         journal.move(entry, "pending", "done")
     except BaseException as exc:
         _take_back(journal, entry, state)
@@ -85,7 +85,7 @@ def write_recorded(
 
 def recover(
     journal: Journal,
-    then: Then = lambda entry: None,
+    after_write: AfterWrite = lambda entry: None,
     ours: Callable[[Entry], bool] = lambda entry: True,
 ) -> list[Recovered]:
     """Settles what killed processes left pending; does nothing while another process writes.
@@ -96,14 +96,14 @@ def recover(
     with suppress(UsageError), journal.locked(wait_s=0):
         for entry in filter(ours, journal.entries("pending")):
             try:
-                settled.append(_settle(journal, entry, then))
+                settled.append(_settle(journal, entry, after_write))
             except (OSError, PatcherError) as exc:
                 settled.append(Recovered(entry, False, _unsettled(journal, entry, exc)))
         journal.clean()
     return settled
 
 
-def inspect(journal: Journal, entry: Entry, state: State) -> list[Found]:
+def inspect(journal: Journal, entry: Entry, state: State) -> list[OnDisk]:
     """What each file of a record holds now."""
     return [
         _inspect(Path(entry.root) / file.path, file, change)
@@ -152,7 +152,7 @@ def _take_back(journal: Journal, entry: Entry, state: State) -> None:
         journal.clean()
 
 
-def _settle(journal: Journal, entry: Entry, then: Then) -> Recovered:
+def _settle(journal: Journal, entry: Entry, after_write: AfterWrite) -> Recovered:
     """Brings one pending record to an end."""
     found = inspect(journal, entry, "pending")
     arrived = [
@@ -163,7 +163,7 @@ def _settle(journal: Journal, entry: Entry, then: Then) -> Recovered:
     if all(arrived):
         problem = ""
         try:
-            then(entry)
+            after_write(entry)
         except PatcherError as exc:
             problem = f", but the rest was not done: {exc}"
         journal.move(entry, "pending", "done")
@@ -200,9 +200,9 @@ def _was_replaced(file: FileRecord) -> bool:
     return file.staged is not None and not os.path.lexists(file.staged)
 
 
-def _restore(journal: Journal, entry: Entry, found: Sequence[Found]) -> None:
+def _restore(journal: Journal, entry: Entry, on_disk: Sequence[OnDisk]) -> None:
     """Puts the old bytes back where ours arrived, or half arrived."""
-    for number, (file, what) in enumerate(zip(entry.files, found, strict=True)):
+    for number, (file, what) in enumerate(zip(entry.files, on_disk, strict=True)):
         if what not in ("new", "torn"):
             continue
         target = safe_path(Path(entry.root), file.path)
@@ -216,7 +216,7 @@ def _restore(journal: Journal, entry: Entry, found: Sequence[Found]) -> None:
             overwrite(target, before)
 
 
-def _inspect(path: Path, file: FileRecord, change: FileChange) -> Found:
+def _inspect(path: Path, file: FileRecord, change: FileChange) -> OnDisk:
     try:
         data = None if path.is_symlink() else path.read_bytes()
     except OSError:

@@ -10,7 +10,7 @@ from pathlib import Path
 from clover_patcher.deliver.apply import write_recorded
 from clover_patcher.deliver.commit import commit_files, restage, uncommitted
 from clover_patcher.deliver.journal import Entry, Journal
-from clover_patcher.deliver.message import Story, commit_message
+from clover_patcher.deliver.message import FixSummary, commit_message
 from clover_patcher.edits import FileChange, sha256
 from clover_patcher.errors import UsageError
 from clover_patcher.repository.git import Repository
@@ -31,7 +31,11 @@ class Delivered:
 
 
 def deliver(
-    repository: Repository, changed: Sequence[FileChange], story: Story, *, commit: bool = False
+    repository: Repository,
+    changed: Sequence[FileChange],
+    summary: FixSummary,
+    *,
+    commit: bool = False,
 ) -> Delivered:
     """Writes the patch into the working tree, all or nothing, and commits it if asked.
 
@@ -42,7 +46,7 @@ def deliver(
     paths = [change.path for change in changed]
     mixed = uncommitted(repository, paths) if commit else []
     with journal.locked():
-        entry = Entry.make(repository.root, story.title, head=repository.head())
+        entry = Entry.make(repository.root, summary.title, head=repository.head())
         entry = write_recorded(journal, entry, changed)
     if not commit:
         return Delivered(entry.id)
@@ -52,7 +56,7 @@ def deliver(
             f"{', '.join(mixed)} had changes of yours that are not committed, which a commit "
             "would mix with the fix; commit them yourself",
         )
-    message = commit_message(story, entry.id)
+    message = commit_message(summary, entry.id)
     try:
         made = commit_files(repository, paths, message, journal.folder / f"message-{entry.id}")
     except UsageError as exc:

@@ -262,9 +262,9 @@ def backup_of(staged: Path) -> Path:
     return staged.with_name(staged.name + _BACK)
 
 
-def _parse(said: dict[str, Any]) -> Entry:
-    files = tuple(FileRecord(**file) for file in said.pop("files"))
-    return Entry(files=files, **said)
+def _parse(data: dict[str, Any]) -> Entry:
+    files = tuple(FileRecord(**file) for file in data.pop("files"))
+    return Entry(files=files, **data)
 
 
 def _mount(folder: Path) -> tuple[int, str]:

@@ -16,7 +16,7 @@ TRAILER = "Clover-Fix"
 
 
 @dataclass(frozen=True, slots=True)
-class Story:
+class FixSummary:
     """What a fix is about, in words for people; every text may be of any length."""
 
     failing: tuple[str, ...]
@@ -35,8 +35,8 @@ class Story:
     """Who proposed the patch, as `Origin.words` says it."""
 
     @classmethod
-    def of(cls, why: Explanation, check: str, place: str, proposer: str) -> Story:
-        """The story that an explanation tells."""
+    def of(cls, why: Explanation, check: str, place: str, proposer: str) -> FixSummary:
+        """The summary of an explanation."""
         return cls(why.tests, check, why.failure, place, why.change, why.validation, proposer)
 
     @property
@@ -66,16 +66,16 @@ def tool() -> str:
         return "clover-code"
 
 
-def commit_message(story: Story, fix_id: str) -> str:
+def commit_message(summary: FixSummary, fix_id: str) -> str:
     """The message: what failed, what was changed, how it was validated, and trailers."""
-    paragraphs = [f"{story.failure}.", f"{story.change}.", f"{story.validation}."]
+    paragraphs = [f"{summary.failure}.", f"{summary.change}.", f"{summary.validation}."]
     body = "\n\n".join(_wrapped(text) for text in paragraphs)
     trailers = [
-        f"Validated-by: {_plain(story.check)}",
-        f"Assisted-by: {tool()} ({_plain(story.proposer)})",
+        f"Validated-by: {_plain(summary.check)}",
+        f"Assisted-by: {tool()} ({_plain(summary.proposer)})",
         f"{TRAILER}: {fix_id}",
     ]
-    return f"fix: {story.title}\n\n{body}\n\n" + "\n".join(trailers) + "\n"
+    return f"fix: {summary.title}\n\n{body}\n\n" + "\n".join(trailers) + "\n"
 
 
 def _wrapped(text: str) -> str:

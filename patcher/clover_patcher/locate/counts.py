@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 
 from clover_engine.errors import CheckpointError
+from clover_engine.line_ends import to_lf
 from clover_engine.statistics.cutter import Cutter
 from clover_engine.statistics.edits import FileStatistics
 from clover_engine.statistics.grams import Grams
@@ -78,14 +79,14 @@ class RepositoryCounts:
             return None
         if file.crlf:
             start, end = file.at(start), file.at(end)
-        return file.statistics.delta(start, end, _plain(new))
+        return file.statistics.delta(start, end, to_lf(new))
 
     def _open(self, path: str, text: str) -> _File | None:
         assert self._cutter is not None
         if self._withheld(path) or len(text) > _LONGEST:
             return None
-        counted = _plain(text) if path in self._counted else None
-        statistics = FileStatistics(_plain(text), self._cutter, self._grams, counted)
+        counted = to_lf(text) if path in self._counted else None
+        statistics = FileStatistics(to_lf(text), self._cutter, self._grams, counted)
         return _File(text, statistics)
 
     def _build(self) -> None:
@@ -114,7 +115,7 @@ class RepositoryCounts:
             text = self._read(path).decode("utf-8-sig")
         except (OSError, ValueError):
             return None
-        return _plain(text) if len(text) <= _LONGEST else None
+        return to_lf(text) if len(text) <= _LONGEST else None
 
 
 class _File:
@@ -127,7 +128,3 @@ class _File:
 
     def at(self, offset: int) -> int:
         return offset - self._text.count("\r\n", 0, offset)
-
-
-def _plain(text: str) -> str:
-    return text.replace("\r\n", "\n")

@@ -12,11 +12,11 @@ from clover_patcher.locate.counts import RepositoryCounts
 from clover_patcher.locate.localise import localise
 from clover_patcher.locate.mentions import mentions
 from clover_patcher.locate.observe import observe
-from clover_patcher.locate.tracebacks import located
 from clover_patcher.repository.permission import Permission, all_frozen
 from clover_patcher.repository.treecopy import is_other_source
 from clover_patcher.repository.workspace import Workspace
-from clover_patcher.task import Task
+from clover_patcher.task.task import Task
+from clover_patcher.task.tracebacks import located
 from clover_patcher.types import Candidate, Diagnostic, Location, Outcome, TestCoverage, TestFailure
 
 _FEW_FILES = 300

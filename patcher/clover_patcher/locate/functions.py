@@ -10,9 +10,10 @@ import importlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
-from pathlib import PurePosixPath
 
 from tree_sitter import Language, Node, Parser, Tree
+
+from clover_engine.languages import language_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +24,6 @@ class Grammar:
     functions: frozenset[str]
     holders: frozenset[str]
     factory: str = "language"
-    comment: str = "//"
 
 
 def _grammar(module: str, functions: str, holders: str = "", **more: str) -> Grammar:
@@ -33,9 +33,7 @@ def _grammar(module: str, functions: str, holders: str = "", **more: str) -> Gra
 _SCRIPT = "function_declaration generator_function_declaration method_definition"
 _C = "function_definition"
 GRAMMARS = {
-    "python": _grammar(
-        "tree_sitter_python", "function_definition", "class_definition", comment="#"
-    ),
+    "python": _grammar("tree_sitter_python", "function_definition", "class_definition"),
     "javascript": _grammar("tree_sitter_javascript", _SCRIPT, "class_declaration"),
     "typescript": _grammar(
         "tree_sitter_typescript",
@@ -58,23 +56,9 @@ GRAMMARS = {
         "method_declaration constructor_declaration",
         "class_declaration interface_declaration enum_declaration record_declaration",
     ),
-    "lua": _grammar("tree_sitter_lua", "function_declaration", comment="--"),
-    "ruby": _grammar("tree_sitter_ruby", "method singleton_method", "class module", comment="#"),
+    "lua": _grammar("tree_sitter_lua", "function_declaration"),
+    "ruby": _grammar("tree_sitter_ruby", "method singleton_method", "class module"),
 }
-_SUFFIXES = {
-    "python": ".py .pyi",
-    "javascript": ".js .jsx .mjs .cjs",
-    "typescript": ".ts .mts .cts",
-    "tsx": ".tsx",
-    "go": ".go",
-    "rust": ".rs",
-    "c": ".c .h",
-    "cpp": ".cc .cpp .cxx .c++ .hh .hpp .hxx .ipp",
-    "java": ".java",
-    "lua": ".lua",
-    "ruby": ".rb",
-}
-_BY_SUFFIX = {suffix: name for name, all_ in _SUFFIXES.items() for suffix in all_.split()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,13 +86,9 @@ class Function:
         return self.qualname.rpartition(".")[0]
 
 
-def language_of(path: str, first_line: bytes = b"") -> str | None:
+def grammar_of(path: str, first_line: bytes = b"") -> str | None:
     """The grammar's name for a file, by its suffix or its `#!` line; None where there is none."""
-    known = _BY_SUFFIX.get(PurePosixPath(path).suffix.lower())
-    if known is None and first_line.startswith(b"#!"):
-        words = {"python": b"python", "ruby": b"ruby", "javascript": b"node", "lua": b"lua"}
-        known = next((name for name, word in words.items() if word in first_line), None)
-    return known
+    return language_of(path, first_line).grammar or None
 
 
 @cache
@@ -133,12 +113,12 @@ def functions(language: str, code: bytes) -> list[Function]:
     return [] if tree is None else list(_walk(GRAMMARS[language], tree.root_node, ""))
 
 
-def outermost(found: list[Function]) -> list[Function]:
+def outermost(nested: list[Function]) -> list[Function]:
     """Those that stand in none of the others."""
     return [
         f
-        for f in found
-        if not any(o is not f and o.outer_start <= f.start < o.outer_end for o in found)
+        for f in nested
+        if not any(o is not f and o.outer_start <= f.start < o.outer_end for o in nested)
     ]
 
 

@@ -16,7 +16,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from math import sqrt
 
-from clover_patcher.locate.functions import functions, language_of
+from clover_patcher.locate.functions import functions, grammar_of
 from clover_patcher.repository.treecopy import is_other_source
 from clover_patcher.types import Diagnostic, Frame, Location, Outcome, TestCoverage, TestFailure
 
@@ -66,7 +66,7 @@ class _Shape:
 
 
 @dataclass(slots=True)
-class _Suspicion:
+class _Suspiciousness:
     score: float = 0.0
     reasons: list[str] = field(default_factory=list)
 
@@ -76,7 +76,7 @@ class _Suspicion:
             self.reasons.append(reason)
 
 
-Lines = dict[tuple[str, int], _Suspicion]
+Lines = dict[tuple[str, int], _Suspiciousness]
 
 
 def localise(
@@ -103,29 +103,29 @@ def localise(
     def wanted(path: str) -> bool:
         return not is_test(path) and (not allowed or path in allowed)
 
-    found: Lines = {}
-    _add_coverage(found, [c for c in coverage if not c.nodeid.startswith("import:")], wanted)
-    _add_frames(found, baseline.failures, wanted)
+    suspicions: Lines = {}
+    _add_coverage(suspicions, [c for c in coverage if not c.nodeid.startswith("import:")], wanted)
+    _add_frames(suspicions, baseline.failures, wanted)
     named = [d for d in (*only, *diagnostics) if wanted(d.path)]
-    files = {path for path, _ in found} | {path for path in allowed if not is_test(path)}
+    files = {path for path, _ in suspicions} | {path for path in allowed if not is_test(path)}
     files |= {d.path for d in named}
     called = _named(baseline.failures, wanted)
     if called:
         files |= {path for c in coverage for path, _ in c.lines if wanted(path)}
     shapes = {path: _shape(read, path) for path in sorted(files)}
-    _apply_prior(found, shapes)
-    _add_imported(found, coverage, wanted, shapes)
-    _add_called(found, called, shapes)
-    _add_diagnostics(found, named)
-    _add_neighbours(found, shapes)
-    if not coverage or (elsewhere and not found):
-        _add_everything(found, shapes)
+    _apply_prior(suspicions, shapes)
+    _add_imported(suspicions, coverage, wanted, shapes)
+    _add_called(suspicions, called, shapes)
+    _add_diagnostics(suspicions, named)
+    _add_neighbours(suspicions, shapes)
+    if not coverage or (elsewhere and not suspicions):
+        _add_everything(suspicions, shapes)
     lines = {(d.path, d.line) for d in only}
-    return _ranked({at: s for at, s in found.items() if at in lines or not only})
+    return _ranked({at: s for at, s in suspicions.items() if at in lines or not only})
 
 
 def _add_coverage(
-    found: Lines, coverage: Sequence[TestCoverage], wanted: Callable[[str], bool]
+    suspicions: Lines, coverage: Sequence[TestCoverage], wanted: Callable[[str], bool]
 ) -> None:
     failing = [c for c in coverage if c.failed]
     passing = [c for c in coverage if not c.failed]
@@ -133,7 +133,7 @@ def _add_coverage(
     passed = Counter(line for c in passing for line in c.lines)
     for line, ef in failed.items():
         score = ef / sqrt(len(failing) * (ef + passed[line]))
-        found.setdefault(line, _Suspicion()).add(
+        suspicions.setdefault(line, _Suspiciousness()).add(
             score,
             f"Ochiai {score:.2f}: executed by {ef} of {len(failing)} failing and "
             f"{passed[line]} of {len(passing)} passing tests",
@@ -141,7 +141,7 @@ def _add_coverage(
 
 
 def _add_frames(
-    found: Lines, failures: Iterable[TestFailure], wanted: Callable[[str], bool]
+    suspicions: Lines, failures: Iterable[TestFailure], wanted: Callable[[str], bool]
 ) -> None:
     """The program's frames of each failure; a line counts once per place in the stack."""
     best: dict[tuple[str, int], tuple[float, str]] = {}
@@ -154,7 +154,7 @@ def _add_frames(
             if bonus > best.get(line, (0.0, ""))[0]:
                 best[line] = (bonus, _frame_reason(failure, frame, depth))
     for line, (bonus, reason) in best.items():
-        found.setdefault(line, _Suspicion()).add(bonus, reason)
+        suspicions.setdefault(line, _Suspiciousness()).add(bonus, reason)
 
 
 def _frame_reason(failure: TestFailure, frame: Frame, depth: int) -> str:
@@ -192,7 +192,7 @@ def _other_shape(read: Callable[[str], bytes], path: str) -> _Shape:
     shape = _Shape({}, {})
     with suppress(OSError):
         code = read(path)
-        for found in functions(language_of(path) or "", code) if language_of(path) else ():
+        for found in functions(grammar_of(path) or "", code) if grammar_of(path) else ():
             if not found.is_class:
                 first = code.count(b"\n", 0, found.start) + 1
                 last = code.count(b"\n", 0, found.end) + 1
@@ -202,25 +202,27 @@ def _other_shape(read: Callable[[str], bytes], path: str) -> _Shape:
     return shape
 
 
-def _apply_prior(found: Lines, shapes: Mapping[str, _Shape]) -> None:
-    for (path, line), suspicion in found.items():
+def _apply_prior(suspicions: Lines, shapes: Mapping[str, _Shape]) -> None:
+    for (path, line), suspicion in suspicions.items():
         shape = shapes[path]
         if shape.prior:
             suspicion.score *= shape.prior.get(line, _PLAIN_LINE)
 
 
 def _add_imported(
-    found: Lines,
+    suspicions: Lines,
     coverage: Sequence[TestCoverage],
     wanted: Callable[[str], bool],
     shapes: Mapping[str, _Shape],
 ) -> None:
     """Statements outside functions run once, for all tests: constants and tables."""
     lines = {line for c in coverage if c.nodeid.startswith("import:") for line in c.lines}
-    for path, line in sorted(lines - found.keys()):
+    for path, line in sorted(lines - suspicions.keys()):
         if path in shapes and wanted(path) and line not in shapes[path].function:
             prior = shapes[path].prior.get(line, _PLAIN_LINE)
-            found[path, line] = _Suspicion(_IMPORTED * prior, ["executed while importing"])
+            suspicions[path, line] = _Suspiciousness(
+                _IMPORTED * prior, ["executed while importing"]
+            )
 
 
 def _named(failures: Iterable[TestFailure], wanted: Callable[[str], bool]) -> list[str]:
@@ -229,53 +231,55 @@ def _named(failures: Iterable[TestFailure], wanted: Callable[[str], bool]) -> li
     return [m[1] or m[2] for f in by_tests for m in _NAMES.finditer(f.message)]
 
 
-def _add_called(found: Lines, called: Sequence[str], shapes: Mapping[str, _Shape]) -> None:
+def _add_called(suspicions: Lines, called: Sequence[str], shapes: Mapping[str, _Shape]) -> None:
     """First lines of functions that are named so, or nearly so."""
     for path, shape in shapes.items():
         for name, _, line in sorted({t.partition(":") for t in shape.function.values()}):
             if difflib.get_close_matches(name, called, 1, _ALIKE):
-                suspicion = found.setdefault((path, int(line)), _Suspicion())
+                suspicion = suspicions.setdefault((path, int(line)), _Suspiciousness())
                 suspicion.add(_CALLED, f"the failure speaks of `{name}` or of a name like it")
 
 
-def _add_diagnostics(found: Lines, diagnostics: Iterable[Diagnostic]) -> None:
+def _add_diagnostics(suspicions: Lines, diagnostics: Iterable[Diagnostic]) -> None:
     """Diagnosed lines come first, in the order in which they are given."""
     for number, said in enumerate(dict.fromkeys(diagnostics)):
-        suspicion = found.setdefault((said.path, max(said.line, 1)), _Suspicion())
+        suspicion = suspicions.setdefault((said.path, max(said.line, 1)), _Suspiciousness())
         suspicion.add(_DIAGNOSED / (1 + number / 100), _diagnosis(said))
 
 
-def _diagnosis(said: Diagnostic) -> str:
-    who = " ".join(word for word in (said.source, said.code) if word) or "a diagnostic"
-    return f"{who} says: {said.message}" if said.message else f"named by {who}"
+def _diagnosis(diagnostic: Diagnostic) -> str:
+    who = " ".join(word for word in (diagnostic.source, diagnostic.code) if word) or "a diagnostic"
+    return f"{who} says: {diagnostic.message}" if diagnostic.message else f"named by {who}"
 
 
-def _add_neighbours(found: Lines, shapes: Mapping[str, _Shape]) -> None:
+def _add_neighbours(suspicions: Lines, shapes: Mapping[str, _Shape]) -> None:
     """Statements that no failing test reached, in functions that one of them entered."""
     for path, shape in shapes.items():
         best: dict[str, tuple[float, int]] = {}
-        for (where, line), suspicion in found.items():
+        for (where, line), suspicion in suspicions.items():
             name = shape.function.get(line) if where == path else None
             if name is not None:
                 best[name] = max(best.get(name, (0.0, 0)), (suspicion.score, -line))
         for line, prior in shape.prior.items():
             name = shape.function.get(line)
-            if name in best and (path, line) not in found:
+            if name in best and (path, line) not in suspicions:
                 score, first = best[name]
                 reason = f"same function as line {-first}, not reached by a failing test"
-                found[path, line] = _Suspicion(_SAME_FUNCTION * prior * score, [reason])
+                suspicions[path, line] = _Suspiciousness(_SAME_FUNCTION * prior * score, [reason])
 
 
-def _add_everything(found: Lines, shapes: Mapping[str, _Shape]) -> None:
+def _add_everything(suspicions: Lines, shapes: Mapping[str, _Shape]) -> None:
     for path, shape in shapes.items():
         for line, prior in shape.prior.items():
-            if (path, line) not in found:
-                found[path, line] = _Suspicion(_ANYWHERE * prior, ["statement of a named file"])
+            if (path, line) not in suspicions:
+                suspicions[path, line] = _Suspiciousness(
+                    _ANYWHERE * prior, ["statement of a named file"]
+                )
 
 
-def _ranked(found: Lines) -> list[Location]:
-    top = max((s.score for s in found.values()), default=1.0) or 1.0
-    order = sorted(found.items(), key=lambda item: (-item[1].score, item[0]))
+def _ranked(suspicions: Lines) -> list[Location]:
+    top = max((s.score for s in suspicions.values()), default=1.0) or 1.0
+    order = sorted(suspicions.items(), key=lambda item: (-item[1].score, item[0]))
     return [
         Location(path, line, max(s.score / top, _LOWEST), tuple(s.reasons))
         for (path, line), s in order

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator
 
-from clover_patcher.locate.functions import functions, language_of
+from clover_patcher.locate.functions import functions, grammar_of
 from clover_patcher.repository.treecopy import OTHER_SOURCES
 from clover_patcher.types import Frame, TestFailure
 
@@ -46,7 +46,7 @@ def _places(output: str, files: list[str]) -> Iterator[Frame]:
 
 def _functions(files: list[str], read: Callable[[str], bytes], words: set[str]) -> Iterator[Frame]:
     for path in files:
-        language = language_of(path)
+        language = grammar_of(path)
         if language is None or language == "python":
             continue
         try:

@@ -12,7 +12,7 @@ from clover_patcher.check.runners import Runner
 from clover_patcher.locate.oracle import Observed
 from clover_patcher.repository.permission import is_frozen
 from clover_patcher.repository.workspace import Workspace
-from clover_patcher.task import Task
+from clover_patcher.task.task import Task
 from clover_patcher.types import Outcome, TestCoverage
 
 _FEATURES = (".feature", ".robot")

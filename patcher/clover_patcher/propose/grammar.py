@@ -12,7 +12,6 @@ import subprocess
 import sys
 import threading
 from contextlib import suppress
-from types import TracebackType
 from typing import Self
 
 _SCRIPT = """
@@ -89,10 +88,5 @@ class Grammar:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        value: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()

@@ -57,7 +57,7 @@ class Scope:
     """Short simple statements of the rest of the file, repeated ones first."""
     unbound: tuple[str, ...]
     """Names that the function reads and nothing binds: an assignment may be missing."""
-    unread: tuple[str, ...]
+    unused: tuple[str, ...]
     """Names that the function binds and never reads: a line that uses them may be missing."""
     assigned: tuple[str, ...]
     """Local names that are bound somewhere in the function."""
@@ -141,7 +141,7 @@ class Scopes:
             statements=_ordered(near.statements),
             others=_ordered(t for t in self._file.statements if t not in set(near.statements)),
             unbound=tuple(n for n in local if n not in bound | near.imported) if outer else (),
-            unread=_ordered(n for n in near.assigned if n not in read) if outer else (),
+            unused=_ordered(n for n in near.assigned if n not in read) if outer else (),
             assigned=tuple(name for name in local if name in bound),
             calls=_ordered(near.calls, self._file.calls),
             signatures=tuple(

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import Literal
 
+from clover_engine.line_ends import to_lf
 from clover_patcher.locate.counts import RepositoryCounts
 from clover_patcher.propose.clues import Clues, lift
 from clover_patcher.propose.grammar import Grammar
@@ -302,7 +303,7 @@ def _common_prefix(first: bytes, second: bytes) -> int:
 
 def plain_fill(proposal: Proposal) -> str:
     """The slot's content with plain line ends, later lines indented from the first one's."""
-    fill, slot = proposal.fill.replace("\r\n", "\n"), proposal.slot
+    fill, slot = to_lf(proposal.fill), proposal.slot
     return fill.replace(f"\n{slot.margin}", "\n") if slot is not None else fill
 
 

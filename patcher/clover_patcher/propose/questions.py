@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 from clover_engine.api import CancelToken, ClozeRequest, Engine, ScoreRequest
 from clover_engine.errors import EngineError, RequestCancelled, Unsupported
+from clover_engine.line_ends import to_lf
 from clover_patcher.propose.pool import CandidatePool, SlotItems, plain_fill
 from clover_patcher.propose.rank import model_scores
 
@@ -124,7 +125,7 @@ class Questions:
     def _texts(self, slots: SlotItems) -> tuple[str, ...]:
         """The likeliest valid contents without a score; at first also what stands there now."""
         texts: dict[str, None] = {}
-        original = plain(slots.slot.original)
+        original = to_lf(slots.slot.original)
         if original not in slots.logprobs:
             texts[original] = None
         waiting = [item for item in slots.items if item.score is None and not item.gone]
@@ -185,7 +186,7 @@ class Questions:
         known = {plain_fill(item.proposal) for item in slots.items}
         for rank, text in enumerate(text for text in answer.fills if text not in known):
             self._pool.add_fill(slots, text, "cloze", 1.0 / (2 + rank), answer.model)
-        scores = model_scores(slots.logprobs, plain(slots.slot.original))
+        scores = model_scores(slots.logprobs, to_lf(slots.slot.original))
         for item in slots.items:
             text = plain_fill(item.proposal)
             if text in answer.logprobs and not item.gone:
@@ -194,14 +195,9 @@ class Questions:
                 self._pool.score(item, score)
 
 
-def plain(text: str) -> str:
-    """With plain line ends."""
-    return text.replace("\r\n", "\n")
-
-
 def _context(slots: SlotItems) -> tuple[str, str, str]:
     """What stands before, after and in the slot, with plain line ends."""
     slot, source = slots.slot, slots.source
     before = source.slice(0, slot.start)[-_CONTEXT:] + slot.lead
     after = slot.tail + source.slice(slot.end, len(source.code))[:_CONTEXT]
-    return plain(before), plain(after), plain(slot.original)
+    return to_lf(before), to_lf(after), to_lf(slot.original)

@@ -57,10 +57,10 @@ class Templates:
         self,
         engine: Engine | None,
         cancel: CancelToken,
-        unread: Callable[[str], bool] | None = None,
+        withheld: Callable[[str], bool] | None = None,
     ) -> None:
         """The arguments are those of `CandidateSource`."""
-        self._engine, self._unread = engine, unread
+        self._engine, self._withheld = engine, withheld
         self._cancel = LinkedToken(cancel)  # its end is not that of others
         self._source: CandidateSource | None = None
 
@@ -77,7 +77,7 @@ class Templates:
                 [at for at in evidence.locations if not is_other_source(at.path)],
                 self._engine,
                 self._cancel,
-                unread=self._unread,
+                withheld=self._withheld,
                 grammar=grammar,
                 counts=evidence.counts,
                 clues=clues_in(evidence, grammar.feature_version()),
@@ -104,12 +104,12 @@ class CandidateSource:
         cancel: CancelToken | None = None,
         options: Options | None = None,
         *,
-        unread: Callable[[str], bool] | None = None,
+        withheld: Callable[[str], bool] | None = None,
         grammar: Grammar | None = None,
         counts: RepositoryCounts | None = None,
         clues: Clues | None = None,
     ) -> None:
-        """`unread` says of which paths the engine must see nothing; `grammar` judges syntax.
+        """`withheld` says of which paths the engine must see nothing; `grammar` judges syntax.
         `counts`: those of the snapshot; if they are not there yet, the first batch waits for
         them a little. `clues`: what the failure says."""
         self._options = options or Options()
@@ -122,7 +122,9 @@ class CandidateSource:
         if engine is not None and not isinstance(engine, MeteredEngine):
             engine = MeteredEngine(engine, self._cancel)
         self._engine = engine
-        self._unread = frozenset(path for path in files if unread is not None and unread(path))
+        self._withheld = frozenset(
+            path for path in files if withheld is not None and withheld(path)
+        )
 
     @property
     def notes(self) -> list[str]:
@@ -163,7 +165,7 @@ class CandidateSource:
 
     def _open_line(self, questions: Questions) -> None:
         for slots in self.pool.open_line():
-            if slots.source.path not in self._unread:
+            if slots.source.path not in self._withheld:
                 questions.plan(slots)
 
     def _batch(self, questions: Questions, deadline: float) -> list[Candidate]:

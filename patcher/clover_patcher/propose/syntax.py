@@ -310,15 +310,15 @@ class _Statements:
         end = _header_end(node, body)
         statement = Statement(
             node,
-            node.start_byte,
-            end,
-            self.source.line_of(node.start_byte),
-            self.source.line_of(max(node.start_byte, end - 1)),
-            block,
-            len(block),
-            owner,
-            function,
-            in_loop,
+            start=node.start_byte,
+            end=end,
+            first_line=self.source.line_of(node.start_byte),
+            last_line=self.source.line_of(max(node.start_byte, end - 1)),
+            block=block,
+            position=len(block),
+            owner=owner,
+            function=function,
+            in_loop=in_loop,
             own_lines=False,
         )
         self.found.append(statement)

@@ -202,8 +202,10 @@ def new_line_slot(source: Source, before: int, beside: Statement) -> Slot:
     at = source.line_start(before) if before <= source.line_count else len(code)
     eol = source.eol_near(at)
     if at == len(code) and not code.endswith(b"\n"):
-        return Slot(at, at, eol + indentation, "", "", indentation, loop, inside)
-    return Slot(at, at, indentation, eol, "", indentation, loop, inside)
+        lead, tail = eol + indentation, ""
+    else:
+        lead, tail = indentation, eol
+    return Slot(at, at, lead, tail, margin=indentation, in_loop=loop, inside=inside)
 
 
 def fill_slot(source: Source, slot: Slot, text: str, kind: str, weight: float = 1.0) -> Proposal:

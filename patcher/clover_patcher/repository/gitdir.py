@@ -176,8 +176,10 @@ def _hooks(repository: Repository, entries: Sequence[Entry]) -> tuple[Files, lis
     return _only_hooks(found), [Entry(b"core.hookspath", b".git/hooks")] if found else []
 
 
-def _only_hooks(found: Files | None) -> Files:
-    return {name: said for name, said in (found or {}).items() if not name.endswith(".sample")}
+def _only_hooks(files: Files | None) -> Files:
+    return {
+        name: content for name, content in (files or {}).items() if not name.endswith(".sample")
+    }
 
 
 def _alternates(objects: Path) -> bytes:

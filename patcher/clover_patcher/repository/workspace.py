@@ -18,7 +18,6 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from stat import S_IMODE
-from types import TracebackType
 
 from clover_patcher.edits import sha256
 from clover_patcher.errors import TreeChanged, UsageError
@@ -110,12 +109,7 @@ class Workspace:
             raise
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        value: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     @property

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from clover_patcher.check.runners import Runner
 from clover_patcher.edits import FileChange
 from clover_patcher.repository.workspace import Workspace
-from clover_patcher.task import Task
+from clover_patcher.task.task import Task
 from clover_patcher.types import Candidate
 from clover_patcher.validate.confirm import Confirmation
 from clover_patcher.validate.lanes import Lanes

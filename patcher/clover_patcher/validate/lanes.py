@@ -19,7 +19,7 @@ from clover_patcher.errors import Cancelled
 from clover_patcher.repository.scope import matching
 from clover_patcher.repository.workspace import Workspace
 from clover_patcher.request import FixRequest
-from clover_patcher.task import Task
+from clover_patcher.task.task import Task
 from clover_patcher.types import Edit, Outcome
 
 _MAX_JOBS = 2

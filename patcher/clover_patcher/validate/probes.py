@@ -83,7 +83,7 @@ def _answer(program: "Any", inputs: str, answers: str, call_s: float, all_s: flo
     def late(number: int, frame: object) -> None:
         raise Late
 
-    def said(call: "Any") -> str:
+    def outcome_of(call: "Any") -> str:
         name, args, kwargs = call
         signal.setitimer(signal.ITIMER_REAL, call_s)
         try:
@@ -108,7 +108,7 @@ def _answer(program: "Any", inputs: str, answers: str, call_s: float, all_s: flo
                 if time.monotonic() > end:
                     break
                 try:
-                    found.append(said(call))
+                    found.append(outcome_of(call))
                 except Late:
                     found.append("late")
     finally:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from clover_patcher.check.wider import wider_checks
 from clover_patcher.errors import Cancelled, PatcherError
 from clover_patcher.repository.workspace import Workspace
-from clover_patcher.task import Task
+from clover_patcher.task.task import Task
 from clover_patcher.types import Edit
 from clover_patcher.validate.lanes import Lanes, TestsOf
 

@@ -8,7 +8,7 @@ from functools import partial
 from clover_patcher.locate.evidence import Evidence
 from clover_patcher.propose.proposer import Proposer, streams
 from clover_patcher.report.runlog import RunLog
-from clover_patcher.task import Task
+from clover_patcher.task.task import Task
 from clover_patcher.types import Candidate, Validation
 from clover_patcher.validate.choice import Passing, best_first, verdict
 from clover_patcher.validate.feed import Feed

@@ -5,7 +5,6 @@ from __future__ import annotations
 import queue
 from collections.abc import Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from types import TracebackType
 from typing import Protocol
 
 from clover_patcher.types import Candidate, Edit, Outcome, Validation
@@ -30,12 +29,7 @@ class Validator:
     def __enter__(self) -> Validator:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        value: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._threads.shutdown(wait=True, cancel_futures=True)
 
     def run(self, candidates: Iterator[Candidate | None]) -> Iterator[Validation]:

@@ -12,8 +12,8 @@ from clover_engine.api import Snippet
 from clover_engine.clients.fim import (
     SUFFIX_SHARE,
     TEMPLATES,
+    FimParts,
     FimTemplate,
-    Hole,
     fit,
     template_for,
     template_named,
@@ -23,7 +23,7 @@ from clover_engine.text.prompt import Prompt
 from clover_engine.text.tokenizer import Tokenizer
 from clover_engine.worker.local import DEFAULT_CHECKPOINT
 
-HOLE = Hole("PRE", "SUF", (Snippet("near", "n.py"), Snippet("far\n", "f.py")), path="p.py")
+HOLE = FimParts("PRE", "SUF", (Snippet("near", "n.py"), Snippet("far\n", "f.py")), path="p.py")
 
 
 @pytest.mark.parametrize(
@@ -63,7 +63,7 @@ def test_clover_s_layout_is_the_one_it_was_trained_on() -> None:
     tokenizer = Tokenizer.load(DEFAULT_CHECKPOINT)
     prefix, suffix, wrong = "def f(x):\n    return ", "\n\nprint(f(1))\n", "x - 1"
     snippets = (Snippet("near = 1\n"), Snippet("far = 2"))
-    text = TEMPLATES["clover"].prompt(Hole(prefix, suffix, snippets, wrong))
+    text = TEMPLATES["clover"].prompt(FimParts(prefix, suffix, snippets, wrong))
     ids: list[int] = []
     for part in re.split(r"(<[a-z]+>)", text):
         mark = tokenizer.special(part) if part.startswith("<") else None
@@ -117,10 +117,10 @@ def test_no_text_poses_as_a_mark(name: str, data: st.DataObject) -> None:
     text = st.lists(st.sampled_from([*marks_of(template), "a", "<", "|", "\n", "[", "s>"])).map(
         "".join
     )
-    hole = Hole(
+    hole = FimParts(
         data.draw(text), data.draw(text), (Snippet(data.draw(text), "a.py"),), data.draw(text)
     )
-    plain = template.prompt(Hole("p", "s", (Snippet("x", "a.py"),), "o"))
+    plain = template.prompt(FimParts("p", "s", (Snippet("x", "a.py"),), "o"))
     made = template.prompt(hole)
     for mark in marks_of(template):
         assert made.count(mark) == plain.count(mark), mark
@@ -145,7 +145,7 @@ def test_ordinary_text_stays_as_it_is(text: str) -> None:
 def test_what_fits(
     prefix: str, suffix: str, snippets: list[Snippet], original: str | None, room: int
 ) -> None:
-    hole = Hole(prefix, suffix, tuple(snippets), original)
+    hole = FimParts(prefix, suffix, tuple(snippets), original)
     if room - len(original or "") < 64:
         with pytest.raises(RequestError, match="no room for context"):
             fit(hole, room)
@@ -163,12 +163,12 @@ def test_what_fits(
 
 def test_the_cut_stays_where_it_is_while_typing() -> None:
     text = "".join(f"line {i}\n" for i in range(1000))
-    starts = {fit(Hole(text + "x" * i, "after\n" * 200), 2000).prefix[:30] for i in range(60)}
+    starts = {fit(FimParts(text + "x" * i, "after\n" * 200), 2000).prefix[:30] for i in range(60)}
     assert len(starts) <= 2
 
 
 def test_a_long_suffix_leaves_room_for_the_prefix() -> None:
-    kept = fit(Hole("p" * 5000, "s" * 5000), 1000)
+    kept = fit(FimParts("p" * 5000, "s" * 5000), 1000)
     assert len(kept.suffix) == int(1000 * SUFFIX_SHARE)
     assert len(kept.prefix) >= 500
 

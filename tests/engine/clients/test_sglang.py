@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.engine.clients.asked import ASK, HOLE, QUESTIONS
 
 from clover_engine.api import (
     CancelToken,
@@ -24,26 +25,9 @@ from clover_engine.api import (
 from clover_engine.clients.sglang import SGLangEngine
 from clover_engine.clients.sglang_stream import NOMINAL_CONFIDENCE
 from clover_engine.errors import RequestCancelled, Unsupported
-from clover_engine.generation import DecisionRequest, GenerateRequest, Message, Question, TextEngine
-from clover_engine.testing.answers import FakeModel
+from clover_engine.generation import DecisionRequest, GenerateRequest, Message, TextEngine
 from clover_engine.testing.faults import Fault
 from clover_engine.testing.server import FakeServer
-
-HOLE = InfillRequest("def add(a, b):\n    ", "\n")
-ASK = GenerateRequest((Message("user", "why?"),))
-QUESTIONS = (Question("Colour?", ("red", "blue")), Question("Size?", ("s", "m", "l")))
-
-
-@pytest.fixture
-def server() -> Iterator[FakeServer]:
-    with FakeServer(FakeModel(["return a + b"])) as server:
-        yield server
-
-
-@pytest.fixture
-def engine(server: FakeServer) -> Iterator[SGLangEngine]:
-    with SGLangEngine(server.url) as engine:
-        yield engine
 
 
 def test_is_both_kinds_of_engine(engine: SGLangEngine) -> None:

@@ -2,35 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.engine.clients.asked import ASK, HOLE, QUESTIONS
 
-from clover_engine.api import CancelToken, InfillRequest
+from clover_engine.api import CancelToken
 from clover_engine.clients.sglang import SGLangEngine
 from clover_engine.errors import RequestCancelled, RequestError, Unsupported
-from clover_engine.generation import DecisionRequest, GenerateRequest, Message, Piece, Question
-from clover_engine.testing.answers import FakeModel
+from clover_engine.generation import DecisionRequest, Message, Piece
 from clover_engine.testing.server import FakeServer
-
-HOLE = InfillRequest("def add(a, b):\n    ", "\n")
-ASK = GenerateRequest((Message("user", "why?"),))
-QUESTIONS = (Question("Colour?", ("red", "blue")), Question("Size?", ("s", "m", "l")))
-
-
-@pytest.fixture
-def server() -> Iterator[FakeServer]:
-    with FakeServer(FakeModel(["return a + b"])) as server:
-        yield server
-
-
-@pytest.fixture
-def engine(server: FakeServer) -> Iterator[SGLangEngine]:
-    with SGLangEngine(server.url) as engine:
-        yield engine
 
 
 def test_pieces_are_the_texts(engine: SGLangEngine, server: FakeServer) -> None:

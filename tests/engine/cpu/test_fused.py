@@ -12,6 +12,7 @@ import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.engine.layers import VOCABULARY, hybrid, layer_parts
 from torch import Tensor
 
 from clover_engine.api import InfillRequest
@@ -22,7 +23,6 @@ from clover_engine.model import Cache, Clover, CloverConfig
 from clover_engine.worker.local import checkpoint_path
 
 pytestmark = pytest.mark.usefixtures("one_thread")
-VOCABULARY = 37
 CLOSE = 1e-5
 Lively = Callable[..., None]
 slow = settings(
@@ -31,31 +31,13 @@ slow = settings(
 
 
 def config(layers: str = "ga", **changes: Any) -> CloverConfig:
-    kinds = {"g": "linear_attention", "a": "full_attention"}
-    values: dict[str, Any] = {
-        "vocab_size": VOCABULARY,
-        "hidden_size": 12,
-        "layer_types": tuple(kinds[letter] for letter in layers),
-        "num_attention_heads": 4,
-        "num_key_value_heads": 2,
-        "head_dim": 8,
-        "intermediate_size": 20,
-        "output_gate": True,
-        "qk_norm": True,
-        "linear_num_key_heads": 2,
-        "linear_num_value_heads": 4,
-        "linear_key_head_dim": 4,
-        "linear_value_head_dim": 6,
-        "mask_embedding": True,
-    }
-    return CloverConfig(**(values | changes))
+    return hybrid(layers, **({"intermediate_size": 20} | changes))
 
 
 @st.composite
 def configs(draw: st.DrawFn) -> CloverConfig:
     """Our own hybrids and Llama- or Qwen-shaped models, none of their sizes a multiple of much."""
-    flag, small = st.booleans(), st.integers(1, 2)
-    kv_heads, key_heads = draw(small), draw(small)
+    kv_heads = draw(st.integers(1, 2))
     return config(
         draw(st.text("ga", min_size=1, max_size=3)),
         hidden_size=draw(st.sampled_from([6, 10, 64])),
@@ -63,20 +45,9 @@ def configs(draw: st.DrawFn) -> CloverConfig:
         num_attention_heads=kv_heads * draw(st.integers(1, 3)),
         num_key_value_heads=kv_heads,
         head_dim=draw(st.sampled_from([4, 12, 64])),
-        partial_rotary_factor=draw(st.sampled_from([0.5, 1.0])),
-        attention_bias=draw(flag),
-        output_bias=draw(flag),
-        output_gate=draw(flag),
-        qk_norm=draw(flag),
-        norm_unit_offset=draw(flag),
-        tie_word_embeddings=draw(flag),
-        linear_num_key_heads=key_heads,
-        linear_num_value_heads=key_heads * draw(small),
-        linear_key_head_dim=draw(st.integers(2, 5)),
-        linear_value_head_dim=draw(st.integers(2, 5)),
-        linear_conv_kernel_dim=draw(st.integers(2, 5)),
-        mask_embedding=draw(flag),
+        mask_embedding=draw(st.booleans()),
         mask_token_id=draw(st.sampled_from([None, 3])),
+        **layer_parts(draw),
     )
 
 

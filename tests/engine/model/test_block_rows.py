@@ -12,6 +12,7 @@ import pytest
 import torch
 from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
+from tests.engine.layers import hybrid, layer_parts
 from torch import Tensor
 
 from clover_engine.checkpoint.weights import load_model, save_model
@@ -35,31 +36,17 @@ def weights_of(model: Clover, without: tuple[str, ...] = ()) -> dict[str, Any]:
 
 
 def hybrid_config(layers: str = "gaga", **changes: Any) -> CloverConfig:
-    """A small model; `layers` has a letter a layer, g for GDN and a for attention."""
-    kinds = {"g": "linear_attention", "a": "full_attention"}
     values: dict[str, Any] = {
         "vocab_size": VOCABULARY,
-        "hidden_size": 12,
-        "layer_types": tuple(kinds[letter] for letter in layers),
-        "num_attention_heads": 4,
-        "num_key_value_heads": 2,
-        "head_dim": 8,
         "intermediate_size": 16,
         "partial_rotary_factor": 0.5,
-        "output_gate": True,
-        "qk_norm": True,
         "norm_unit_offset": True,
-        "linear_num_key_heads": 2,
-        "linear_num_value_heads": 4,
-        "linear_key_head_dim": 4,
-        "linear_value_head_dim": 6,
         "num_experts": 4,
         "num_experts_per_tok": 2,
         "moe_intermediate_size": 5,
         "shared_expert_intermediate_size": 7,
-        "mask_embedding": True,
     }
-    return CloverConfig(**(values | changes))
+    return hybrid(layers, **(values | changes))
 
 
 def make(config: CloverConfig, lively: Lively, seed: int = 0) -> Clover:
@@ -77,30 +64,18 @@ def ids(*shape: int, seed: int = 0, mask: bool = False) -> Tensor:
 
 @st.composite
 def configs(draw: st.DrawFn) -> CloverConfig:
-    flag, small = st.booleans(), st.integers(1, 2)
-    kv_heads, key_heads = draw(small), draw(small)
+    kv_heads = draw(st.integers(1, 2))
     return hybrid_config(
         draw(st.text("ga", min_size=1, max_size=3)),
         hidden_size=draw(st.sampled_from([6, 10])),
-        num_attention_heads=kv_heads * draw(small),
+        num_attention_heads=kv_heads * draw(st.integers(1, 2)),
         num_key_value_heads=kv_heads,
         head_dim=draw(st.sampled_from([4, 8])),
         rope_theta=draw(st.sampled_from([100.0, 10_000.0])),
-        partial_rotary_factor=draw(st.sampled_from([0.5, 1.0])),
-        attention_bias=draw(flag),
-        output_bias=draw(flag),
-        output_gate=draw(flag),
-        qk_norm=draw(flag),
-        norm_unit_offset=draw(flag),
-        tie_word_embeddings=draw(flag),
-        linear_num_key_heads=key_heads,
-        linear_num_value_heads=key_heads * draw(small),
-        linear_key_head_dim=draw(st.integers(2, 4)),
-        linear_value_head_dim=draw(st.integers(2, 5)),
-        linear_conv_kernel_dim=draw(st.integers(2, 4)),
         num_experts=draw(st.sampled_from([0, 3])),
         shared_expert_intermediate_size=draw(st.sampled_from([0, 3])),
-        norm_topk_prob=draw(flag),
+        norm_topk_prob=draw(st.booleans()),
+        **layer_parts(draw),
     )
 
 

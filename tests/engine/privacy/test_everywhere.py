@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from tests.engine.privacy.talker import Talker
 
 from clover_engine.api import (
     ClozeRequest,
@@ -24,15 +25,12 @@ from clover_engine.api import (
 from clover_engine.errors import Unsupported
 from clover_engine.generation import (
     DecisionRequest,
-    DecisionResult,
     GenerateRequest,
-    GenerateResult,
     Message,
     Question,
 )
 from clover_engine.privacy.discreet import DiscreetEngine
 from clover_engine.privacy.secrets import redact, redact_parts
-from clover_engine.testing.fakes import FakeEngine
 
 UPPER, LOWER, DIGITS = string.ascii_uppercase, string.ascii_lowercase, string.digits
 HEX, ALNUM = "0123456789abcdef", UPPER + LOWER + DIGITS
@@ -193,18 +191,6 @@ def test_no_request_carries_a_secret_wherever_the_cursor_is(
     for request in fake.requests:
         joined = "".join(texts(to_json(request)))
         assert hidden not in joined and hidden[-12:] not in joined
-
-
-class Talker(FakeEngine):
-    """Remembers conversations and decisions too."""
-
-    def generate(self, request: GenerateRequest, *_: object) -> GenerateResult:
-        self.requests.append(request)  # type: ignore[arg-type]
-        return GenerateResult("", "", "eom")
-
-    def decide(self, request: DecisionRequest, *_: object) -> DecisionResult:
-        self.requests.append(request)  # type: ignore[arg-type]
-        return DecisionResult(())
 
 
 def texts(value: object) -> list[str]:

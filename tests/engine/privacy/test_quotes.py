@@ -10,13 +10,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from tests.engine.privacy.talker import Talker
 
 from clover_engine.api import InfillRequest, Snippet, to_json
 from clover_engine.generation import (
     DecisionRequest,
-    DecisionResult,
     GenerateRequest,
-    GenerateResult,
     Message,
     Question,
     TextEngine,
@@ -87,18 +86,6 @@ def test_values_of_a_withheld_file_in_a_message(root: Path) -> None:
 def test_messages_that_name_no_withheld_file_stay(root: Path) -> None:
     text = run(root, "import shop; shop.totl(3)") + "\nshop.py:4: x ../x.py /etc/passwd a.b.c " * 3
     assert hidden(text, root) == text
-
-
-class Talker(FakeEngine):
-    """Remembers conversations too."""
-
-    def generate(self, request: GenerateRequest, *_: object) -> GenerateResult:
-        self.requests.append(request)  # type: ignore[arg-type]
-        return GenerateResult("", "", "eom")
-
-    def decide(self, request: DecisionRequest, *_: object) -> DecisionResult:
-        self.requests.append(request)  # type: ignore[arg-type]
-        return DecisionResult(())
 
 
 def test_a_conversation_about_a_repair_quotes_no_withheld_file(root: Path) -> None:

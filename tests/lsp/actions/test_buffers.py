@@ -18,10 +18,10 @@ from clover_lsp.actions.buffers import (
 )
 from clover_lsp.actions.diff import Moved, apply_edits, minimal_edits
 from clover_lsp.actions.errors import ActionRefused
-from clover_lsp.actions.workspace_edit import workspace_edit
 from clover_lsp.connection.capabilities import Capabilities
 from clover_lsp.context.types import Edit
 from clover_lsp.documents.documents import Documents, Snapshot
+from clover_lsp.features.workspace_edit import workspace_edit
 from clover_patcher.edits import FileChange
 
 TEXTS = st.text(st.sampled_from("ab\r\n \U0001f600ö"), max_size=40)

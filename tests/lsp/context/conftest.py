@@ -24,22 +24,6 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def write(tmp_path: Path) -> Callable[..., Path]:
-    """``write({"a.py": "text"})`` makes a folder with these files and returns it."""
-
-    def make(files: dict[str, str | bytes], name: str = "tree") -> Path:
-        root = tmp_path / name
-        root.mkdir(parents=True, exist_ok=True)
-        for path, content in files.items():
-            target = root / path
-            target.parent.mkdir(parents=True, exist_ok=True)
-            target.write_bytes(content.encode() if isinstance(content, str) else content)
-        return root
-
-    return make
-
-
-@pytest.fixture
 def open_room(cache: Path) -> Iterator[Callable[..., Room]]:
     """``open_room(root, watch=True)`` returns a started room that has read the folders."""
     rooms: list[Room] = []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from clover_lsp.context.languages import GRAMMARS, language_of
+from clover_lsp.context.grammars import GRAMMARS, grammar_of
 from clover_lsp.context.symbols import grams, identifiers, line_hash, parse, unfit, word_hash
 
 SAMPLES: dict[str, tuple[str, set[tuple[str, str, str]], set[tuple[str, str, str]]]] = {
@@ -178,10 +178,10 @@ def test_signatures_are_heads_without_bodies() -> None:
 
 
 def test_languages_by_suffix_and_by_editor() -> None:
-    assert language_of("a/b.PY") == "python"
-    assert language_of("x.txt", "typescriptreact") == "tsx"
-    assert language_of("Untitled-1", "python") == "python"
-    assert language_of("notes.txt", "plaintext") is None
+    assert grammar_of("a/b.PY") == "python"
+    assert grammar_of("x.txt", "typescriptreact") == "tsx"
+    assert grammar_of("Untitled-1", "python") == "python"
+    assert grammar_of("notes.txt", "plaintext") is None
 
 
 def test_content_that_is_not_worth_indexing() -> None:

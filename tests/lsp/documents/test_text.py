@@ -10,13 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from lsprotocol import types
 
+from clover_engine.line_ends import line_starts
 from clover_lsp.documents.documents import Documents, Snapshot, path_uri, uri_path
 from clover_lsp.documents.text import (
     Encoding,
     Lines,
     characters,
     join_pairs,
-    line_starts,
     main_line_end,
     units,
 )

@@ -45,7 +45,10 @@ def test_every_way_to_write_a_setting(raw: dict[str, Any]) -> None:
         ({"completion": {"enabled": "yes"}}, "must be true or false"),
         ({"completion": {"languages": {"python": 1}}}, "true or false for each language"),
         ({"completion": 7}, "must be an object, not 7; its defaults are used"),
-        ({"engine": "cloud"}, 'must be one of "auto", "embedded", "sglang", "llamacpp", "none"'),
+        (
+            {"engine": "cloud"},
+            'must be one of "auto", "embedded", "sglang", "llamacpp", "openai", "none"',
+        ),
         ({"sglang": {"url": "gpu:30000"}}, "an address like http://127.0.0.1:8080, without"),
         ({"llamacpp": {"url": 8080}}, "must be a text, not 8080"),
         ({"engine": []}, "not []"),

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
+from clover_engine.line_ends import to_lf
 from clover_lsp.context.types import Place
 from clover_lsp.suggest.polish import polish
 from clover_lsp.suggest.reuse import Shown
 from clover_lsp.suggest.scene import at_popup
 from clover_lsp.suggest.shape import Plan, Skip, plan
-from clover_lsp.suggest.text import to_lf
 from clover_lsp.suggest.types import Draft, Popup, Suggestion
 
 CASES = [

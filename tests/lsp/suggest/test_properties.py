@@ -7,11 +7,11 @@ from dataclasses import replace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from clover_engine.line_ends import to_lf
 from clover_lsp.context.types import Place
 from clover_lsp.suggest.polish import polish
 from clover_lsp.suggest.scene import accepted, at_popup
 from clover_lsp.suggest.shape import Plan, Skip, plan
-from clover_lsp.suggest.text import to_lf
 from clover_lsp.suggest.types import Draft, Popup
 
 LANGUAGES = ("python", "javascript", "go", "rust", "cpp", "java", "lua", "plaintext", "yaml")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -21,12 +19,7 @@ UNUSED = "import os\nimport sys\n\n\ndef home():\n    return sys.argv\n"
 CONFIG = "[tool.ruff.lint]\nselect = ['E', 'F', 'B']\n"
 
 
-@pytest.fixture(autouse=True)
-def environment(monkeypatch: pytest.MonkeyPatch, temporary_root: Path) -> Iterator[None]:
-    """The tools are those beside the Python that runs the tests; no run leaves anything behind."""
-    monkeypatch.setenv("PATH", os.path.dirname(sys.executable), prepend=os.pathsep)
-    yield
-    assert list(temporary_root.iterdir()) == []
+pytestmark = pytest.mark.usefixtures("own_python")
 
 
 def run(root: Path, check: str, **more: Any) -> FixResult:

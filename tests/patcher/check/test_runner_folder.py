@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -28,12 +25,7 @@ FILES = {
 }
 
 
-@pytest.fixture(autouse=True)
-def environment(monkeypatch: pytest.MonkeyPatch, temporary_root: Path) -> Iterator[None]:
-    """`python` is the one that runs the tests; no run leaves anything behind."""
-    monkeypatch.setenv("PATH", os.path.dirname(sys.executable), prepend=os.pathsep)
-    yield
-    assert list(temporary_root.iterdir()) == []
+pytestmark = pytest.mark.usefixtures("own_python")
 
 
 @pytest.fixture

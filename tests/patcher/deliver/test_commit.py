@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tests.patcher.delivering import AFTER, BEFORE, FILES, STORY, Patched
+from tests.patcher.delivering import AFTER, BEFORE, FILES, SUMMARY, Patched
 
 from clover_patcher.deliver.commit import in_progress, require_committable
 from clover_patcher.deliver.deliver import NOT_COMMITTED
@@ -44,7 +44,7 @@ def test_the_message_says_what_failed_what_changed_and_how_it_was_validated(
     subject, _, body = patched.git("log", "-1", "--format=%B").partition("\n")
     assert subject == "fix: make test_double pass in pkg/prog.py"
     said = " ".join(body.split())
-    for text in (STORY.failure, STORY.change, STORY.validation):
+    for text in (SUMMARY.failure, SUMMARY.change, SUMMARY.validation):
         assert f"{text}." in said
     assert max(map(len, body.splitlines())) <= 72
     trailers = patched.git("log", "-1", "--format=%(trailers:only)").splitlines()
@@ -55,19 +55,19 @@ def test_the_message_says_what_failed_what_changed_and_how_it_was_validated(
 
 
 @pytest.mark.parametrize(
-    "story,subject",
+    "summary,subject",
     [
-        (replace(STORY, failing=()), "fix: make `pytest -q tests` pass in pkg/prog.py"),
-        (replace(STORY, failing=("a::b", "c")), "fix: make 2 failing tests pass in pkg/prog.py"),
-        (replace(STORY, place=f"{'deep/' * 20}x.py:1"), "fix: make test_double pass"),
+        (replace(SUMMARY, failing=()), "fix: make `pytest -q tests` pass in pkg/prog.py"),
+        (replace(SUMMARY, failing=("a::b", "c")), "fix: make 2 failing tests pass in pkg/prog.py"),
+        (replace(SUMMARY, place=f"{'deep/' * 20}x.py:1"), "fix: make test_double pass"),
         (
-            replace(STORY, failing=("t::test[\x1b[31m\n#" + "y" * 90 + "]",)),
+            replace(SUMMARY, failing=("t::test[\x1b[31m\n#" + "y" * 90 + "]",)),
             "fix: make test[ [31m #" + "y" * 50 + "…",
         ),
     ],
 )
-def test_subjects(story, subject: str) -> None:
-    first = commit_message(story, "id").split("\n")[0]
+def test_subjects(summary, subject: str) -> None:
+    first = commit_message(summary, "id").split("\n")[0]
     assert first == subject or (first.startswith(subject[:30]) and first.endswith("…"))
     assert len(first) <= SUBJECT_WIDTH
     assert first.isprintable()

@@ -173,8 +173,9 @@ def test_no_record_leads_to_the_removal_of_a_users_file(
     forge(journal, state, good.id, replace(good, files=(file,)))
     for number in range(25):  # more than are kept
         other = Entry.make(root, "a fix")
-        forge(journal, state, other.id, replace(other, id=up))
-        forge(journal, state, f"{other.id}-{number}", replace(other, files=(out,)))
+        name = f"{other.id}{number:02d}"  # ids of one millisecond may be the same
+        forge(journal, state, name, replace(other, id=up))
+        forge(journal, state, f"{name}-out", replace(other, files=(out,)))
     tidy(root)
     with journal.locked():
         journal.clean()

@@ -14,7 +14,7 @@ from clover_patcher.locate.evidence import Evidence, gather
 from clover_patcher.repository.permission import Permission
 from clover_patcher.repository.workspace import Workspace
 from clover_patcher.request import FixRequest
-from clover_patcher.task import Task
+from clover_patcher.task.task import Task
 from clover_patcher.validate.lanes import Lanes
 
 CART = "def shipping(total):\n    if total > 50:\n        return 0\n    return 5\n"

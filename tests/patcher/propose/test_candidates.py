@@ -245,7 +245,7 @@ def test_the_engine_sees_nothing_of_unread_files() -> None:
     engine = Scripted()
     files = {"a.py": SEARCH, "secret.py": SEARCH.replace(b"mid", b"hidden")}
     places = [*locations("a.py", SEARCH), *locations("secret.py", files["secret.py"])]
-    source = CandidateSource(files, places, engine, unread=lambda path: path == "secret.py")
+    source = CandidateSource(files, places, engine, withheld=lambda path: path == "secret.py")
     found = [c for batch in source.batches(time.monotonic() + 60) for c in batch]
     assert {c.path for c in found} == {"a.py", "secret.py"}
     assert engine.asked and "hidden" not in repr(engine.asked)

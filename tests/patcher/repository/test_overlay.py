@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import os
-import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -24,12 +22,7 @@ TEST = "from prog import double, half\nassert double(5) == 10\n"
 CHECK = "python test_prog.py"
 
 
-@pytest.fixture(autouse=True)
-def environment(monkeypatch: pytest.MonkeyPatch, temporary_root: Path) -> Iterator[None]:
-    """`python` is the one that runs the tests; no run leaves anything behind."""
-    monkeypatch.setenv("PATH", os.path.dirname(sys.executable), prepend=os.pathsep)
-    yield
-    assert list(temporary_root.iterdir()) == []
+pytestmark = pytest.mark.usefixtures("own_python")
 
 
 def run(root: Path, cancel: CancelToken | None = None, **more: Any) -> FixResult:

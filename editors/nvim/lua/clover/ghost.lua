@@ -30,8 +30,6 @@ local function cursor()
   return row - 1, col
 end
 
-local function in_insert() return vim.api.nvim_get_mode().mode:sub(1, 1) == "i" end
-
 --- Is Neovim's or another plugin's popup menu open? Its keys go first then.
 ---@return boolean
 function M.popup_open()
@@ -111,7 +109,7 @@ local function request(kind, done)
   local sent, id
   sent, id = client:request(METHOD, params, function(err, result)
     if pending and pending.id == id then pending = nil end
-    if err or buf ~= vim.api.nvim_get_current_buf() or not in_insert() then return end
+    if err or not place.in_insert(buf) then return end
     local now_row, now_col = cursor()
     if tick ~= vim.api.nvim_buf_get_changedtick(buf) or row ~= now_row or col ~= now_col then return end
     receive(buf, client, result, kind)
@@ -147,18 +145,6 @@ local function changed()
   if not vim.b[buf].clover_paused then request(AUTOMATIC) end
 end
 
---- Inserts `text` at the cursor, over `after` bytes to its right.
----@param buf integer
----@param text string
----@param after integer
-local function insert(buf, text, after)
-  local row, col = cursor()
-  local lines = vim.split(text, "\n")
-  vim.api.nvim_buf_set_text(buf, row, col, row, col + after, lines)
-  local last = #lines == 1 and col + #lines[1] or #lines[#lines]
-  vim.api.nvim_win_set_cursor(0, { row + #lines, last })
-end
-
 --- Is there something to accept at the cursor?
 ---@return boolean
 function M.visible()
@@ -180,7 +166,7 @@ function M.accept(take)
   cancel()
   M.clear()
   vim.cmd.let("&undolevels = &undolevels") -- a step of its own for undo
-  insert(found.buf, part, whole and suggestion.after or 0)
+  place.insert(part, whole and suggestion.after or 0)
   if whole then
     local client = server.client(found.buf)
     if client and suggestion.item.command then client:exec_cmd(suggestion.item.command, { bufnr = found.buf }) end
@@ -242,18 +228,12 @@ function M.attach(buf)
   end
   on({ "TextChangedI", "CursorMovedI", "InsertEnter" }, changed)
   on({ "CompleteChanged" }, function() cancel() M.clear() end)
-  on({ "CompleteDone" }, function() vim.schedule(function() if in_insert() then changed() end end) end)
+  on({ "CompleteDone" }, function() vim.schedule(function() if place.in_insert(buf) then changed() end end) end)
   on({ "InsertLeave", "BufLeave" }, function() cancel() M.clear() dismissed = nil end)
   on({ "BufUnload" }, function() M.detach(buf) end)
-  -- What was typed while the model was still loading gets its suggestion once it is there.
-  vim.api.nvim_create_autocmd("User", {
-    group = group,
-    pattern = "CloverStatus",
-    callback = function()
-      local here = vim.api.nvim_get_current_buf() == buf and in_insert()
-      if here and not ghost and not pending then changed() end
-    end,
-  })
+  server.when_ready(buf, group, function()
+    if not ghost and not pending then changed() end
+  end)
 end
 
 --- What the user asks for is shown in a paused buffer too.

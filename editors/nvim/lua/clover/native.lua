@@ -74,9 +74,7 @@ local function take_part(item, take)
   if not found then return end
   local part = take(found.text)
   if part == found.text then return item end
-  local lines = vim.split(part, "\n")
-  vim.api.nvim_buf_set_text(buf, row - 1, col, row - 1, col, lines)
-  vim.api.nvim_win_set_cursor(0, { row - 1 + #lines, #lines == 1 and col + #part or #lines[#lines] })
+  place.insert(part, 0)
   server.notify(buf, "textDocument/didPartiallyAcceptCompletion",
     { item = raw, acceptedLength = pieces.utf16(part) })
 end
@@ -142,15 +140,9 @@ function M.attach(buf)
   if not vim.b[buf].clover_paused then vim.lsp.inline_completion.enable(true, { bufnr = buf }) end
   local group = vim.api.nvim_create_augroup("clover_native_" .. buf, { clear = true })
   vim.api.nvim_create_autocmd("InsertLeave", { group = group, buffer = buf, callback = function() dismissed = nil end })
-  -- What was typed while the model was still loading gets its suggestion once it is there.
-  vim.api.nvim_create_autocmd("User", {
-    group = group,
-    pattern = "CloverStatus",
-    callback = function()
-      local here = vim.api.nvim_get_current_buf() == buf and vim.api.nvim_get_mode().mode:sub(1, 1) == "i"
-      if here and not M.visible() and not vim.b[buf].clover_paused then ask_again(buf) end
-    end,
-  })
+  server.when_ready(buf, group, function()
+    if not M.visible() and not vim.b[buf].clover_paused then ask_again(buf) end
+  end)
 end
 
 ---@param buf integer

@@ -71,4 +71,22 @@ function M.advance(suggestion, typed)
   return rest
 end
 
+--- Inserts `text` at the cursor, over `after` bytes to its right, and puts the cursor behind it.
+---@param text string
+---@param after integer
+function M.insert(text, after)
+  local row, col = unpack(vim.api.nvim_win_get_cursor(0))
+  local lines = vim.split(text, "\n")
+  vim.api.nvim_buf_set_text(0, row - 1, col, row - 1, col + after, lines)
+  local last = #lines == 1 and col + #text or #lines[#lines]
+  vim.api.nvim_win_set_cursor(0, { row - 1 + #lines, last })
+end
+
+--- Is this buffer the one at hand, and in insert mode?
+---@param buf integer
+---@return boolean
+function M.in_insert(buf)
+  return vim.api.nvim_get_current_buf() == buf and vim.api.nvim_get_mode().mode:sub(1, 1) == "i"
+end
+
 return M

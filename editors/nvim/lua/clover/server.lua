@@ -1,6 +1,7 @@
 --- Finds and starts the language server, and talks to its client object.
 
 local config = require("clover.config")
+local place = require("clover.place")
 local status = require("clover.status")
 
 local M = {}
@@ -41,6 +42,21 @@ end
 function M.notify(buf, method, params)
   local client = M.client(buf)
   if client then client:notify(method, params) end
+end
+
+--- Calls back in insert mode when the server's state changed: what was typed while the model was
+--- still loading gets its suggestion once it is there.
+---@param buf integer
+---@param group integer
+---@param call fun()
+function M.when_ready(buf, group, call)
+  vim.api.nvim_create_autocmd("User", {
+    group = group,
+    pattern = "CloverStatus",
+    callback = function()
+      if place.in_insert(buf) then call() end
+    end,
+  })
 end
 
 --- A document's identifier with the version that the server has.

@@ -182,9 +182,9 @@ def describe(error: BaseException, tb: Any) -> dict[str, Any]:
     }
 
 
-def _frames(found: list[Any]) -> list[Any]:
+def _frames(entries: list[Any]) -> list[Any]:
     kept = []
-    for filename, line, name in found:
+    for filename, line, name in entries:
         path = _state["mapper"].relative(filename)
         if path is not None:
             kept.append([path, line, name])

@@ -13,6 +13,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from textwrap import dedent
 
+from clover_engine.line_ends import to_lf
+
 
 @dataclass(frozen=True, slots=True)
 class Block:
@@ -81,7 +83,7 @@ _DEFINITION = re.compile(
 
 def read_answer(text: str) -> Answer:
     """Blocks and replacements of an answer, in the order of the text."""
-    text = _MARKS.sub("", _THINKING.sub("", text.replace("\r\n", "\n")))
+    text = _MARKS.sub("", _THINKING.sub("", to_lf(text)))
     if not text.strip():
         return Answer(complaints=("the answer is empty: it must contain the corrected code",))
     blocks: list[Block] = []

@@ -5,6 +5,7 @@ from __future__ import annotations
 import codecs
 from difflib import SequenceMatcher
 
+from clover_engine.line_ends import to_lf
 from clover_patcher.propose.syntax import load_source
 from clover_patcher.types import Edit
 
@@ -13,13 +14,13 @@ def text_of(path: str, content: bytes) -> str | None:
     """The file's text with line feeds only; None where it cannot be edited exactly."""
     if path.endswith((".py", ".pyi")) or content.startswith(b"#!"):
         source = load_source(path, content)
-        return source.code.decode().replace("\r\n", "\n") if source else None
+        return to_lf(source.code.decode()) if source else None
     body = content.removeprefix(codecs.BOM_UTF8)
     try:
         text = body.decode()
     except UnicodeDecodeError:
         return None
-    return None if "\0" in text or "\r" in text.replace("\r\n", "") else text.replace("\r\n", "\n")
+    return None if "\0" in text or "\r" in text.replace("\r\n", "") else to_lf(text)
 
 
 def edits_between(path: str, content: bytes, after: str) -> tuple[Edit, ...]:
@@ -34,7 +35,7 @@ def edits_between(path: str, content: bytes, after: str) -> tuple[Edit, ...]:
     starts = [len(mark)]
     for line in old:
         starts.append(starts[-1] + len(line.encode(encoding)))
-    plain = [line.replace("\r\n", "\n") for line in old]
+    plain = [to_lf(line) for line in old]
     codes = SequenceMatcher(None, plain, new, autojunk=False).get_opcodes()
     return tuple(
         Edit(path, starts[i1], starts[i2], "".join(new[j1:j2]).replace("\n", end).encode(encoding))

@@ -10,7 +10,7 @@ import ast
 import re
 from difflib import SequenceMatcher
 
-from clover_patcher.locate.functions import GRAMMARS
+from clover_engine.languages import comment_mark
 
 _ELIDED = re.compile(
     r"^\s*(?:#|//|--|/\*)?\s*(?:\.\.\.|…)\s*(?:\*/)?\s*$"
@@ -78,7 +78,7 @@ def minimal(before: str, after: str, language: str, margin: str = "") -> str:
     """
     if before == after:
         return before
-    comment = GRAMMARS[language].comment
+    comment = comment_mark(language)
     if language != "python":
         return _merge(before, after, comment)
     kept = _merge(before, _with_docstring_of(before, after, margin), comment)

@@ -12,8 +12,9 @@ from collections.abc import Callable, Mapping, Sequence, Set
 from contextlib import suppress
 from dataclasses import dataclass
 
+from clover_engine.line_ends import to_lf
 from clover_patcher.locate.evidence import Evidence
-from clover_patcher.locate.functions import Function, functions, language_of
+from clover_patcher.locate.functions import Function, functions, grammar_of
 from clover_patcher.repository.treecopy import is_other_source
 from clover_patcher.types import Outcome, TestFailure
 
@@ -52,7 +53,7 @@ def suspects(evidence: Evidence, texts: Mapping[str, str]) -> list[Shown]:
     found: dict[tuple[str, str], Shown] = {}
     for at in evidence.locations:
         text = texts.get(at.path)
-        language = language_of(at.path, (text or "").encode().split(b"\n", 1)[0])
+        language = grammar_of(at.path, (text or "").encode().split(b"\n", 1)[0])
         if text is None or language is None:
             continue
         code = text.encode()
@@ -69,12 +70,12 @@ def suspects(evidence: Evidence, texts: Mapping[str, str]) -> list[Shown]:
     return list(found.values())
 
 
-def _around(found: Sequence[Function], code: bytes, line: int) -> Function | None:
+def _around(inside: Sequence[Function], code: bytes, line: int) -> Function | None:
     """The innermost function around a line, or the outermost one of nested functions."""
     lines = code.split(b"\n")
     offset = sum(len(text) + 1 for text in lines[: line - 1])
     end = offset + len(lines[line - 1]) if line <= len(lines) else offset
-    around = [f for f in found if not f.is_class and f.outer_start <= end and offset < f.outer_end]
+    around = [f for f in inside if not f.is_class and f.outer_start <= end and offset < f.outer_end]
     return around[0] if around else None
 
 
@@ -141,11 +142,11 @@ def _tests(evidence: Evidence, withheld: Callable[[str], bool]) -> list[tuple[st
             continue
         path, name = where
         try:
-            text = evidence.read(path).decode("utf-8", "replace").replace("\r\n", "\n")
+            text = to_lf(evidence.read(path).decode("utf-8", "replace"))
         except (OSError, KeyError):
             continue
         code = text.encode()
-        for function in functions(language_of(path) or "python", code):
+        for function in functions(grammar_of(path) or "python", code):
             if function.name == name and not function.is_class:
                 start = code.rfind(b"\n", 0, function.outer_start) + 1
                 shown = code[start : function.outer_end].decode()
@@ -176,7 +177,7 @@ def _signatures(
     found: list[str] = []
     own = list(dict.fromkeys(one.path for one in shown))
     for path in [*own, *_imported(evidence, own, called)]:
-        if withheld(path) or language_of(path) != "python":
+        if withheld(path) or grammar_of(path) != "python":
             continue
         try:
             code = evidence.sources.get(path) or evidence.read(path)
@@ -205,7 +206,7 @@ def _imported(evidence: Evidence, paths: Sequence[str], called: Set[str]) -> lis
 
 
 def _fence(code: str, path: str) -> str:
-    return f"```{language_of(path) or ''}\n{code.rstrip(chr(10))}\n```"
+    return f"```{grammar_of(path) or ''}\n{code.rstrip(chr(10))}\n```"
 
 
 def _cut(text: str, limit: int) -> str:

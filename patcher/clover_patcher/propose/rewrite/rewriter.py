@@ -150,7 +150,7 @@ class Rewriter:
             if attempt.done.wait(0.05):
                 return
 
-    def _next(self, evidence: Evidence, found: Sequence[Shown], number: int) -> _Attempt:
+    def _next(self, evidence: Evidence, shown: Sequence[Shown], number: int) -> _Attempt:
         """A further round of the most promising failed answer, or a new conversation."""
         open_ = [a for a in self._attempts if not a.followed and a.round < self._options.rounds]
         failed = [a for a in open_ if a.done.is_set() and (a.outcome is not None or a.refused)]
@@ -160,7 +160,7 @@ class Rewriter:
             asked = next_prompt(best.conversation, best.answer, best.outcome, best.refused)
             return _Attempt(asked, best.shown, best.round + 1)
         fresh = sum(a.round == 0 for a in self._attempts)
-        shown = _selection(found, fresh, self._options.functions)
+        shown = _selection(shown, fresh, self._options.functions)
         return _Attempt(first_prompt(evidence, shown, self._withheld), tuple(shown), 0)
 
     def _ask(self, attempt: _Attempt, evidence: Evidence, seed: int) -> str:
@@ -225,14 +225,14 @@ class Rewriter:
         return {path: text for path, text in read.items() if text is not None}
 
 
-def _selection(found: Sequence[Shown], number: int, most: int) -> list[Shown]:
+def _selection(shown: Sequence[Shown], number: int, most: int) -> list[Shown]:
     """Which suspects the n-th conversation is about: the first ones, the first, the next ones …"""
-    if number == 0 or len(found) == 1:
-        return list(found[:most])
+    if number == 0 or len(shown) == 1:
+        return list(shown[:most])
     if number % 2:
-        return [found[(number // 2) % len(found)]]
-    start = (number // 2 * most) % len(found)
-    return list(found[start : start + most])
+        return [shown[(number // 2) % len(shown)]]
+    start = (number // 2 * most) % len(shown)
+    return list(shown[start : start + most])
 
 
 def _passed(outcome: Outcome | None) -> bool:

@@ -17,7 +17,7 @@ from clover_patcher.locate.functions import (
     Function,
     error_count,
     functions,
-    language_of,
+    grammar_of,
     outermost,
 )
 from clover_patcher.propose.rewrite.answers import Answer, Block, Replacement
@@ -64,7 +64,7 @@ def splice(answer: Answer, files: Mapping[str, str], asked: Asked = ()) -> Splic
             complaints.append(str(exc))
     changed = {path: text for path, text in texts.items() if text != files[path]}
     for path in list(changed):
-        language = language_of(path, changed[path].encode().split(b"\n", 1)[0])
+        language = grammar_of(path, changed[path].encode().split(b"\n", 1)[0])
         before = error_count(language, files[path].encode()) if language else 0
         if language and error_count(language, changed[path].encode()) > before:
             del changed[path]
@@ -74,7 +74,7 @@ def splice(answer: Answer, files: Mapping[str, str], asked: Asked = ()) -> Splic
 
 def _splice_block(block: Block, texts: dict[str, str], asked: Asked) -> None:
     path = _file_of(block, texts, asked)
-    language = language_of(path, texts[path].encode().split(b"\n", 1)[0])
+    language = grammar_of(path, texts[path].encode().split(b"\n", 1)[0])
     if language is None:
         raise Refused(f"{path} is in a language whose functions are not known here")
     if block.complete and not block.qualname and covers(block.code, texts[path], language):
@@ -170,7 +170,7 @@ def _defining(block: Block, texts: Mapping[str, str], asked: Asked) -> list[str]
     """The files that have one of the block's functions, those that were asked about first."""
     found: dict[str, int] = {}
     for path, text in texts.items():
-        language = language_of(path, text.encode().split(b"\n", 1)[0])
+        language = grammar_of(path, text.encode().split(b"\n", 1)[0])
         if language is None:
             continue
         given = {f.name for f in functions(language, block.code.encode())}

@@ -75,7 +75,7 @@ def identifier(node: Node, site: Site) -> Iterator[Change]:
 
 def _other_names(text: str, local: bool, site: Site) -> Iterator[tuple[str, float]]:
     for index, name in enumerate(n for n in site.scope.local[:24] if n != text):
-        likely = (1.0 if local else 0.3) * (3.0 if name in site.scope.unread else 1.0)
+        likely = (1.0 if local else 0.3) * (3.0 if name in site.scope.unused else 1.0)
         yield name, likely * _likeness(name, text) / (3 + index)
     for index, name in enumerate(n for n in site.scope.module[:24] if n != text):
         yield name, (0.15 if local else 0.7) * _likeness(name, text) / (3 + index)

@@ -76,7 +76,7 @@ def returned(node: Node, site: Site) -> Iterator[Change]:
 def _other_values(node: Node, word: str, site: Site) -> Iterator[Change]:
     """For a constant given back: what other functions return, and what this one computes."""
     scope = site.scope
-    for name in scope.unread[:4]:
+    for name in scope.unused[:4]:
         yield change(node, name, "unread")
     returns = [t[len(word) + 1 :] for t in scope.others if t.startswith(f"{word} ")]
     for index, text in enumerate((*returns[:16], *scope.strings[:6])):
@@ -355,13 +355,13 @@ def _bindings(site: Site) -> Iterator[tuple[str, str, float]]:
         for index, value in enumerate((*scope.local[:8], *constants, *values, *calls)):
             if value != name:
                 yield f"{name} = {value}", "insert", 2.0 / (2 + index / 3)
-    for name in scope.unread[:4]:
+    for name in scope.unused[:4]:
         yield f"self.{name} = {name}", "insert", 1.5
         yield f"return {name}", "insert", 1.0
-    names = list(dict.fromkeys((*scope.unread[:2], *scope.local)))[:5]
+    names = list(dict.fromkeys((*scope.unused[:2], *scope.local)))[:5]
     for (i, owner), (j, key), (k, value) in product(*[list(enumerate(names))] * 3):
         if len({owner, key, value}) == 3 and owner in scope.assigned:
-            likely = 1.0 if {key, value} & set(scope.unread) else 0.3
+            likely = 1.0 if {key, value} & set(scope.unused) else 0.3
             yield f"{owner}[{key}] = {value}", "insert", likely / (2 + i + j + k)
 
 

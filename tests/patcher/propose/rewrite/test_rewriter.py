@@ -99,7 +99,7 @@ def test_frozen_files_are_not_rewritten(project: Path) -> None:
 
 def test_withheld_files_are_not_in_the_prompt(project: Path) -> None:
     engine = FakeTalker(answers=(RIGHT,))
-    result = repair(project, engine, unread=lambda path: path.startswith("shop/"))
+    result = repair(project, engine, withheld=lambda path: path.startswith("shop/"))
     assert result.status != "fixed" and not engine.conversations
 
 

@@ -13,17 +13,17 @@ from lsprotocol import types
 from clover_engine.api import CancelToken, Engine, Snippet
 from clover_engine.errors import EngineError
 from clover_engine.gate import SHOWN_CONFIDENCE
-from clover_lsp.actions.arguments import Target
 from clover_lsp.actions.buffers import DocumentEdit, document_edits
 from clover_lsp.actions.errors import ActionRefused
-from clover_lsp.actions.problems import problem_of
-from clover_lsp.actions.progress import WorkDone, work_done
 from clover_lsp.actions.quickfix import Fix, Question, isolated_fixes
 from clover_lsp.actions.rewrite import Alternative, rewrite
 from clover_lsp.actions.validated import Job, plan, run
-from clover_lsp.actions.workspace_edit import apply, workspace_edit
 from clover_lsp.context.types import Context
 from clover_lsp.documents.documents import Snapshot
+from clover_lsp.features.arguments import Target
+from clover_lsp.features.diagnostics import problem_of
+from clover_lsp.features.progress import WorkDone, work_done
+from clover_lsp.features.workspace_edit import apply, workspace_edit
 from clover_lsp.isolated.client import Helper, HelperEnded
 from clover_lsp.server import CloverServer
 

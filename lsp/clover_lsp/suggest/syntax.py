@@ -6,11 +6,13 @@ import re
 from dataclasses import dataclass
 from typing import Literal
 
+from clover_engine.languages import Manner, language
+
 Blocks = Literal["indent", "brackets", "end"]
 
 
 @dataclass(frozen=True, slots=True)
-class Language:
+class Syntax:
     """`token` finds what `brackets.scan` must stop at: comments, quotes, brackets, keywords."""
 
     name: str
@@ -43,7 +45,7 @@ COMMENTS = frozenset(("/*", "--[[", "[["))
 """Those of them in which a backslash is nothing special."""
 
 
-def _language(
+def _syntax(
     name: str,
     blocks: Blocks,
     *,
@@ -52,7 +54,7 @@ def _language(
     characters: bool = False,
     keywords: tuple[tuple[str, str], ...] = (),
     indent: str = "",
-) -> Language:
+) -> Syntax:
     """`comments` that start with two signs and end elsewhere ("/*", "--[[") span lines."""
     parts = [re.escape(mark) for mark in sorted((*comments, *quotes), key=len, reverse=True)]
     if characters:
@@ -64,42 +66,24 @@ def _language(
     lines = tuple(c for c in comments if c not in SPANNING)
     spanning = tuple(mark for mark in (*comments, *quotes) if mark in SPANNING and mark != "[[")
     pattern = re.compile("|".join(parts))
-    return Language(name, blocks, pattern, lines, keywords, indent, spanning)
+    return Syntax(name, blocks, pattern, lines, keywords, indent, spanning)
 
 
 _C_COMMENTS = ("//", "/*")
-_PYTHON = _language("python", "indent", comments=("#",), quotes=('"', "'", '"""', "'''"))
-_SCRIPT = _language("script", "brackets", comments=_C_COMMENTS, quotes=('"', "'", "`"))
-_GO = _language(
-    "go", "brackets", comments=_C_COMMENTS, quotes=('"', "`"), characters=True, indent="\t"
-)
-_C = _language("c", "brackets", comments=_C_COMMENTS, characters=True)
-_LUA = _language(
-    "lua", "end", comments=("--", "--[["), quotes=('"', "'", "[["), keywords=_LUA_BLOCKS
-)
-_HASHED = _language("hashed", "indent", comments=("#",), quotes=('"', "'"))
-_PLAIN = _language("plain", "indent")
-
-_BY_ID = {
-    "python": _PYTHON,
-    "go": _GO,
-    "lua": _LUA,
-    **dict.fromkeys(
-        ("javascript", "javascriptreact", "typescript", "typescriptreact", "jsx", "tsx",
-         "vue", "svelte", "php", "dart", "scss", "css", "less", "json", "jsonc"),
-        _SCRIPT,
+_BY_MANNER: dict[Manner, Syntax] = {
+    "python": _syntax("python", "indent", comments=("#",), quotes=('"', "'", '"""', "'''")),
+    "script": _syntax("script", "brackets", comments=_C_COMMENTS, quotes=('"', "'", "`")),
+    "go": _syntax(
+        "go", "brackets", comments=_C_COMMENTS, quotes=('"', "`"), characters=True, indent="\t"
     ),
-    **dict.fromkeys(
-        ("c", "cpp", "cuda-cpp", "objective-c", "objective-cpp", "java", "rust", "csharp",
-         "kotlin", "scala", "swift", "zig"),
-        _C,
+    "c": _syntax("c", "brackets", comments=_C_COMMENTS, characters=True),
+    "lua": _syntax(
+        "lua", "end", comments=("--", "--[["), quotes=('"', "'", "[["), keywords=_LUA_BLOCKS
     ),
-    **dict.fromkeys(
-        ("yaml", "toml", "shellscript", "sh", "makefile", "dockerfile", "ruby", "r", "perl",
-         "elixir", "julia", "cmake", "nim"),
-        _HASHED,
-    ),
-}  # fmt: skip
+    "hashed": _syntax("hashed", "indent", comments=("#",), quotes=('"', "'")),
+    "dashed": _syntax("dashed", "indent", comments=("--",)),
+    "plain": _syntax("plain", "indent"),
+}
 
 MARKUP = frozenset(
     ("html", "xml", "svg", "vue", "svelte", "markdown", "php", "javascript", "javascriptreact",
@@ -108,6 +92,6 @@ MARKUP = frozenset(
 """Languages in which words between angle brackets are the user's own."""
 
 
-def language(identifier: str) -> Language:
+def syntax_of(identifier: str) -> Syntax:
     """By the client's language id; an unknown one is treated as indented text with brackets."""
-    return _BY_ID.get(identifier.lower(), _PLAIN)
+    return _BY_MANNER[language(identifier).manner]

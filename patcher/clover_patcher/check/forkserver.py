@@ -165,7 +165,7 @@ class ForkServer:
     def _start(self, sock: socket.socket) -> subprocess.Popen[bytes]:
         options = self.options
         check = options.check
-        script = Path(__file__).with_name("server.py")
+        script = Path(__file__).parent / "fork" / "server.py"
         first = check.import_first
         config = {
             "kind": check.kind,

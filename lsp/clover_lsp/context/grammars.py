@@ -1,4 +1,4 @@
-"""File suffix or LSP language id → grammar and the query that finds definitions and imports.
+"""Grammars, and for each the query that finds definitions and imports.
 
 Captures of the queries: one of `@class @function @method @field @constant @type @scope` is the
 whole definition, `@name` its name, `@body` where its signature ends; `@import` is an import, with
@@ -13,8 +13,9 @@ from __future__ import annotations
 import importlib
 from dataclasses import dataclass
 from functools import cache
-from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
+
+from clover_engine.languages import language, language_of
 
 if TYPE_CHECKING:
     from tree_sitter import Language, Query
@@ -173,11 +174,10 @@ class Grammar:
     module: str
     query: str
     function: str = "language"
-    comment: str = "//"
 
 
 GRAMMARS = {
-    "python": Grammar("tree_sitter_python", _PYTHON, comment="#"),
+    "python": Grammar("tree_sitter_python", _PYTHON),
     "javascript": Grammar("tree_sitter_javascript", _JAVASCRIPT),
     "typescript": Grammar("tree_sitter_typescript", _TYPESCRIPT, "language_typescript"),
     "tsx": Grammar("tree_sitter_typescript", _TYPESCRIPT, "language_tsx"),
@@ -186,44 +186,21 @@ GRAMMARS = {
     "c": Grammar("tree_sitter_c", _C),
     "cpp": Grammar("tree_sitter_cpp", _CPP),
     "java": Grammar("tree_sitter_java", _JAVA),
-    "lua": Grammar("tree_sitter_lua", _LUA, comment="--"),
+    "lua": Grammar("tree_sitter_lua", _LUA),
 }
 
-_SUFFIXES = {
-    "python": ".py .pyi",
-    "javascript": ".js .jsx .mjs .cjs",
-    "typescript": ".ts .mts .cts",
-    "tsx": ".tsx",
-    "go": ".go",
-    "rust": ".rs",
-    "c": ".c",
-    "cpp": ".cc .cpp .cxx .c++ .h .hh .hpp .hxx .ipp",
-    "java": ".java",
-    "lua": ".lua",
-}
-_BY_SUFFIX = {suffix: name for name, all_ in _SUFFIXES.items() for suffix in all_.split()}
-_BY_ID = {"javascriptreact": "javascript", "typescriptreact": "tsx", "objective-c": "c"}
 
-
-def language_of(path: str, language_id: str = "") -> str | None:
+def grammar_of(path: str, language_id: str = "") -> str | None:
     """The grammar's name for a file; the editor's language id counts before the suffix."""
-    known = _BY_ID.get(language_id, language_id)
-    if known in GRAMMARS:
-        return known
-    return _BY_SUFFIX.get(PurePosixPath(path).suffix.lower())
-
-
-def comment_mark(language: str | None) -> str:
-    """What starts a comment line in a language; `#` where it is not known."""
-    grammar = GRAMMARS.get(language or "")
-    return grammar.comment if grammar else "#"
+    found = language(language_id).grammar, language_of(path).grammar
+    return next((grammar for grammar in found if grammar in GRAMMARS), None)
 
 
 @cache
-def load(language: str) -> tuple[Language, Query]:
+def load(name: str) -> tuple[Language, Query]:
     """The grammar and its compiled query."""
     from tree_sitter import Language, Query
 
-    grammar = GRAMMARS[language]
+    grammar = GRAMMARS[name]
     built = Language(getattr(importlib.import_module(grammar.module), grammar.function)())
     return built, Query(built, grammar.query)

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from clover_patcher.check.lints import check_for
 from clover_patcher.errors import UsageError
-from clover_patcher.locate.tracebacks import named_tests
+from clover_patcher.task.tracebacks import named_tests
 from clover_patcher.types import Diagnostic
 
 
@@ -16,8 +16,8 @@ def implied_check(diagnostics: Iterable[Diagnostic], traceback: str, cwd: str) -
 
     Raises `UsageError` where nothing says how to validate a patch.
     """
-    for said in diagnostics:
-        if (command := check_for(said, cwd)) is not None:
+    for diagnostic in diagnostics:
+        if (command := check_for(diagnostic, cwd)) is not None:
             return command
     if words := named_tests(traceback):
         return shlex.join(words)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import importlib
 import logging
 import socket
 import sys
@@ -29,11 +30,36 @@ from clover_lsp.server import CloverServer
 
 log = logging.getLogger(__name__)
 
+FEATURES = (
+    "documents_sync",
+    "notebooks",
+    "inline_completion",
+    "completion",
+    "acceptance",
+    "status",
+    "context",
+    "watched",
+    "commands",
+    "fix_action",
+    "edit_selection",
+    "next_edit",
+)
 CLIENT_CHECK_S = 3.0
 """How often to look whether the client's process is still there."""
 
 LAST_WORDS_S = 0.3
 """Longest wait for answers to requests that were open at the end."""
+
+
+def make_server(version: str = "", fixed_settings: object = None) -> CloverServer:
+    """A server with all features; one that fails to import or to register is logged and missing."""
+    server = CloverServer(version, fixed_settings=fixed_settings)
+    for name in FEATURES:
+        try:
+            importlib.import_module(f"clover_lsp.features.{name}").register(server)
+        except Exception:
+            log.exception("feature %s does not work", name)
+    return server
 
 
 class Session:

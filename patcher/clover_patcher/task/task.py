@@ -8,13 +8,13 @@ from pathlib import Path
 from clover_engine.api import CancelToken
 from clover_patcher.check.command import Check
 from clover_patcher.errors import Cancelled
-from clover_patcher.locate.implied import implied_check
-from clover_patcher.locate.tracebacks import Trace, read_traceback
 from clover_patcher.progress import Clock, Progress, Quiet
 from clover_patcher.repository.git import Repository
 from clover_patcher.repository.include import included
 from clover_patcher.repository.scope import resolve_paths
 from clover_patcher.request import FixRequest
+from clover_patcher.task.implied import implied_check
+from clover_patcher.task.tracebacks import Trace, read_traceback
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ import pytest
 
 from clover_patcher.errors import UsageError
 from clover_patcher.fix import FixRequest, FixResult, fix
-from clover_patcher.locate.tracebacks import PathFinder, located, named_tests, read_traceback
+from clover_patcher.task.tracebacks import PathFinder, located, named_tests, read_traceback
 
 CORE = """\
 def ratio(a, b):
