@@ -16,13 +16,13 @@ from dataclasses import dataclass, field
 from clover_engine.api import CancelToken, Engine
 from clover_patcher.locate.counts import RepositoryCounts
 from clover_patcher.locate.evidence import Evidence
+from clover_patcher.locate.functions import grammar_of
 from clover_patcher.propose.clues import Clues, clues_in
 from clover_patcher.propose.grammar import Grammar
 from clover_patcher.propose.metered import MeteredEngine
 from clover_patcher.propose.pool import CandidatePool
 from clover_patcher.propose.questions import AskOptions, Questions
 from clover_patcher.propose.rank import DEFAULT, Weights
-from clover_patcher.repository.treecopy import is_other_source
 from clover_patcher.stopping import LinkedToken
 from clover_patcher.types import Candidate, EngineUse, Location, Validation
 
@@ -74,7 +74,7 @@ class Templates:
         with Grammar(evidence.check.interpreter) as grammar:
             self._source = CandidateSource(
                 evidence.sources,
-                [at for at in evidence.locations if not is_other_source(at.path)],
+                [at for at in evidence.locations if grammar_of(at.path) in (None, "python")],
                 self._engine,
                 self._cancel,
                 withheld=self._withheld,

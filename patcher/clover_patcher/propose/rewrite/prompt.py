@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from clover_engine.line_ends import to_lf
 from clover_patcher.locate.evidence import Evidence
 from clover_patcher.locate.functions import Function, functions, grammar_of
-from clover_patcher.repository.treecopy import is_other_source
 from clover_patcher.types import Outcome, TestFailure
 
 _FROM = re.compile(r"^from\s+([\w.]+)\s+import\s+([^\n]+)", re.MULTILINE)
@@ -153,7 +152,7 @@ def _tests(evidence: Evidence, withheld: Callable[[str], bool]) -> list[tuple[st
                 return [(path, function.qualname, _cut(shown, _TEST))]
     permission = evidence.permission
     for path in sorted(permission.checks - permission.free):  # a script: all of it
-        if is_other_source(path) and not withheld(path):
+        if grammar_of(path) not in (None, "python") and not withheld(path):
             with suppress(OSError, KeyError):
                 return [(path, "", _cut(evidence.read(path).decode("utf-8", "replace"), _TEST))]
     return []
