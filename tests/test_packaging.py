@@ -23,7 +23,8 @@ ROOMS["clover_patcher"] = "patcher"
 WEIGHTS = "clover_engine/weights/nano"
 MAX_LINES = 420
 
-ENGINE_CLIENT = {f"clover_engine.{n}" for n in ("api", "errors", "folders", "gate", "generation")}
+DOOR = ("api", "errors", "folders", "gate", "generation", "languages", "line_ends")
+ENGINE_CLIENT = {f"clover_engine.{n}" for n in DOOR}
 CLIENTS = {"clover_engine.clients.address"}
 PRIVATE = ("discreet", "ignore", "quotes", "secrets", "unquoting", "uris", "withheld")
 PRIVACY = {f"clover_engine.privacy.{n}" for n in PRIVATE}
