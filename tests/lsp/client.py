@@ -16,6 +16,7 @@ import sys
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -206,6 +207,7 @@ class Editor:
             assert self.process.stderr is not None
             self.stderr = self.process.stderr.read().decode()
             self.process.stderr.close()
+            self.run(closed(self.client.protocol.writer))
         else:
             server = self.client._server
             assert server is not None and server.stderr is not None
@@ -318,6 +320,13 @@ class Editor:
 async def later(call: Callable[..., Any], *arguments: Any) -> Any:
     """Calls on the client's loop."""
     return call(*arguments)
+
+
+async def closed(writer: Any) -> None:
+    """Closes a connection of the client's, and waits until nothing of it is left."""
+    writer.close()
+    with suppress(OSError):  # the server was the first to go
+        await writer.wait_closed()
 
 
 def plain(value: Any) -> Any:
