@@ -18,6 +18,9 @@ MIN_PASSWORD = 6
 MIN_ENTROPY = 3.0
 """Bits per character from which a value counts as random; short ones need half a bit less."""
 
+_LONG = 16
+"""Characters from which letters of both cases without words in them are no name."""
+
 _PLACEHOLDER = re.compile(
     r"(?i)^[<{$%]|\$[{(]|\{\{|%[(s]|\{[\w.!:]*\}|example|changeme|change[_-]me|placeholder|your[_-]"
     r"|dummy|x{4,}|\*{3,}|^\.{2}|://|^\.?/|^~/|^#|\.\.\."
@@ -38,7 +41,11 @@ def is_secret(value: str, *, password: bool, quoted: bool) -> bool:
     shortest = MIN_PASSWORD if password and quoted else MIN_VALUE
     if len(value) < shortest or re.search(r"\s", value) or _PLACEHOLDER.search(value):
         return False
-    if _WORDS.match(value) or _NAME.match(value) or _VERSION.match(value):
+    if (
+        (_WORDS.match(value) and not _is_noise(value))
+        or _NAME.match(value)
+        or _VERSION.match(value)
+    ):
         return False
     if not (password and quoted) and _is_identifier(value):
         return False
@@ -59,6 +66,12 @@ def entropy(value: str) -> float:
     """Shannon entropy of the characters, in bits per character."""
     counts = Counter(value)
     return -sum(n / len(value) * math.log2(n / len(value)) for n in counts.values())
+
+
+def _is_noise(value: str) -> bool:
+    """Whether a long run of letters, with a digit or two at its end, has no words in it."""
+    mixed = value.lower() != value != value.upper()
+    return len(value) >= _LONG and mixed and value.isalnum() and not _is_identifier(value)
 
 
 def _is_identifier(value: str) -> bool:

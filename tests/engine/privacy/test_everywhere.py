@@ -160,6 +160,7 @@ def test_values_beside_telling_names(place: str) -> None:
 @settings(max_examples=400, deadline=None)
 @example(("Mfyy6061QgZ9", "login('b', password='{}')"), "x\n/* y */", "", 0.25, "\n")
 @example(("Mfyy6061QgZ9", "redis://:{}@h/0"), "/* é */\nimport os", "", 0.0, "\n")
+@example(("HxeCXmfbpJSoKJGcjmXcaO70", '"?access_token={}&x=1"'), "", "", 0.0, "\n")
 @given(secrets, noise, noise, st.floats(0, 1), st.sampled_from(["\n", "\r\n"]))
 def test_no_request_carries_a_secret_wherever_the_cursor_is(
     secret: tuple[str, str], above: str, below: str, at: float, newline: str
