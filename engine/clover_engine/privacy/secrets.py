@@ -69,7 +69,8 @@ _WORDY = re.compile(
 
 _AFTER_NAME = (
     r"[\w-]{0,30}\\*[\"'`]?[\])]{0,2}\s?"
-    r"(?:\s*:\s*[\w\[\], .|\"']{1,30}=|\s*(?::=|=>|[!=]={1,2}|[:=]|\|\|=)"
+    r"(?:\s*:\s*(?:[\w\[\], .|]|\"[\w\[\], .|]{1,24}\"|'[\w\[\], .|]{1,24}'){1,30}="
+    r"|\s*(?::=|=>|[!=]={1,2}|[:=]|\|\|=)"
     r"|(?P<needs_quotes>\(|(?<=[\"'`])\s*,)|(?<=[\"'])\s+value\s*=|(?P<element>>))"
     r"[ \t]*"
 )
@@ -102,6 +103,8 @@ _NAMES = (
     *((word, _PASSWORD) for word in ("pass", "pwd", "pw", "contrase", "kennwort")),
     *((word, _KEY) for word in ("secret", "token", "cred", "key")),
 )
+MIN_CUT = 16
+"""Characters of a random value that counts although more words stand before the closing quote."""
 MIN_TOKEN = 15
 """No token of a known shape is shorter."""
 _TO_BLANK = bytes(
@@ -220,8 +223,11 @@ def _beside_names(text: str, lower: str) -> Iterator[Span]:
                 group = "bare"
                 quoted = bool(match["element"]) or _inside_quotes(text, match.start(group))
             value = match[group]
-            if group == "quoted" and match["closed"] is None:
-                value = value.split(None, 1)[0] if value.strip() else ""  # it is being typed
+            if group == "quoted":
+                first = value.split(None, 1)[0] if value.strip() else ""
+                is_cut = len(first) >= MIN_CUT and first != value and is_random(first)
+                if match["closed"] is None or is_cut:  # being typed, or other text follows
+                    value = first
             at = text.find(value, match.start(group))
             if is_secret(value, password=pattern is _PASSWORD, quoted=quoted):
                 yield at, at + len(value)

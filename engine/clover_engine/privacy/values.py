@@ -18,7 +18,7 @@ MIN_PASSWORD = 6
 MIN_ENTROPY = 3.0
 """Bits per character from which a value counts as random; short ones need half a bit less."""
 
-_LONG = 16
+_LONG = 10
 """Characters from which letters of both cases without words in them are no name."""
 
 _PLACEHOLDER = re.compile(
