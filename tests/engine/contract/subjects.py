@@ -216,34 +216,19 @@ def sglang_clover(folder: Path) -> Iterator[Subject]:
 
 
 @contextlib.contextmanager
-def llamacpp(folder: Path) -> Iterator[Subject]:
-    """The real llama-server with a real model of 135M parameters."""
+def llama_server(
+    folder: Path, client: type[LlamaCppEngine] | type[OpenAIEngine]
+) -> Iterator[Subject]:
+    """The real llama-server with a real model of 135M parameters, asked by one of the clients."""
     from tests.llamacpp import harness
 
     if not harness.is_there():
         pytest.skip(harness.MISSING)
     server = harness.LlamaServerProcess(folder / "server.log")
     try:
-        with LlamaCppEngine(server.url) as engine:
+        with client(server.url) as engine:
             yield Subject(
-                engine, lambda: LlamaCppEngine(server.url), engine, can_score=False, can_cloze=False
-            )
-    finally:
-        server.close()
-
-
-@contextlib.contextmanager
-def openai_real(folder: Path) -> Iterator[Subject]:
-    """The real llama-server, by OpenAI's interface."""
-    from tests.llamacpp import harness
-
-    if not harness.is_there():
-        pytest.skip(harness.MISSING)
-    server = harness.LlamaServerProcess(folder / "server.log")
-    try:
-        with OpenAIEngine(server.url) as engine:
-            yield Subject(
-                engine, lambda: OpenAIEngine(server.url), engine, can_score=False, can_cloze=False
+                engine, lambda: client(server.url), engine, can_score=False, can_cloze=False
             )
     finally:
         server.close()
@@ -261,7 +246,7 @@ SUBJECTS: dict[str, Making] = {
     "sglang-clover": sglang_clover,
     "sglang-sdar": sglang_sdar,
     "sglang-autoregressive": sglang_autoregressive,
-    "llamacpp": llamacpp,
-    "openai-llama-server": openai_real,
+    "llamacpp": lambda folder: llama_server(folder, LlamaCppEngine),
+    "openai-llama-server": lambda folder: llama_server(folder, OpenAIEngine),
 }
 """Each is made once, in this order; only one real server is alive at a time."""
