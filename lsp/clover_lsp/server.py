@@ -36,6 +36,7 @@ from clover_lsp.documents.documents import Documents, Snapshot, folder_path, pat
 from clover_lsp.documents.notebooks import Notebooks
 from clover_lsp.documents.text import Encoding
 from clover_lsp.documents.workspace import Workspace
+from clover_lsp.settings.power import Power
 from clover_lsp.settings.read import read_settings
 from clover_lsp.settings.settings import SECTION, Settings
 from clover_lsp.status import Kind, Report, Status
@@ -95,6 +96,7 @@ class CloverServer(LanguageServer):
         self.workers = Workers()
         self.offers = Offers()
         self.metrics = Metrics()
+        self.power = Power()
         self.tickets = Tickets()
         """The current interactive request of each document."""
         self.status = Status(lambda params: self.protocol.notify("didChangeStatus", params))

@@ -39,6 +39,8 @@ class Provider:
     where: str = ""
     ranks: bool = True
     """Scores and fills clozes well; others are asked for that only where nobody else answers."""
+    is_quick: bool = False
+    """Answers before a larger model does (`Engines.quick`), and in its place where that fails."""
     changed: Callable[[], None] = lambda: None
     """Called, from any thread, when the provider is back by itself."""
     _engine: Engine | None = None

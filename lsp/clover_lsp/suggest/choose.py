@@ -28,6 +28,7 @@ def model_drafts(result: InfillResult, origin: Origin = "model") -> list[Draft]:
             model_probability(choice.confidence, choice.text, result.model),
             origin,
             choice.finish_reason in ("eom", "stop"),
+            result.model,
         )
         for choice in result.choices
     ]
