@@ -7,14 +7,21 @@ is not sure enough → fit for the place → gate.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 from clover_engine.api import CancelToken, Engine, InfillRequest, Snippet
 from clover_engine.errors import EngineError
 from clover_lsp.context.types import Context, ContextRoom, Place
 from clover_lsp.settings.settings import Settings
-from clover_lsp.suggest.choose import choose, engine_drafts, is_sure, lookup_drafts, model_drafts
+from clover_lsp.suggest.choose import (
+    choose,
+    engine_drafts,
+    is_sure,
+    lookup_drafts,
+    model_drafts,
+    proposed,
+)
 from clover_lsp.suggest.scene import at_popup
 from clover_lsp.suggest.shape import Plan, Skip, plan
 from clover_lsp.suggest.types import Draft, Origin, Popup, Suggestion
@@ -81,9 +88,14 @@ class Computer:
                 return Suggested(reason=shape.reason)
         found = Suggested()
         drafts = lookup_drafts(context.lookups, shape) if self._settings.completion.lookup else []
-        for engine in self._engines(ask, drafts, found):
-            drafts += self._generated(engine, ask, shape, context, cancel, found)
-        found.suggestions = self._chosen(ask, shape, drafts)
+
+        def sure() -> float:
+            return max((s.confidence for s in self._proposed(ask, shape, drafts)), default=0.0)
+
+        if not is_sure(drafts) or ask.invoked:
+            for engine in self._engines(ask, sure, found):
+                drafts += self._generated(engine, ask, shape, context, cancel, found)
+        found.suggestions = self._chosen(ask, self._proposed(ask, shape, drafts))
         if not found.suggestions:
             found.reason = found.reason or "nothing sure enough"
         return found
@@ -92,23 +104,18 @@ class Computer:
         never = self._settings.completion.multi_line == "never"
         return plan(place, lines="single" if never else "auto", invoked=invoked)
 
-    def _engines(self, ask: Ask, drafts: list[Draft], found: Suggested) -> Iterator[Engine]:
-        """Whom to ask, one after the other; the caller adds to `drafts` what each has said.
+    def _engines(self, ask: Ask, sure: Callable[[], float], found: Suggested) -> Iterator[Engine]:
+        """Whom to ask, one after the other; `sure`: how probable the best text is by then.
 
-        Look-ups answer alone where they are sure, and good ones while the model loads. Where the
-        user asked, the strong model has to answer.
+        Good look-ups answer alone while the model loads. Where the user asked, the strong model has
+        to answer.
         """
-        if is_sure(drafts) and not ask.invoked:
-            return
         if self._quick is not None:
             yield self._quick
-            found.is_quick = not ask.invoked and any(
-                draft.confidence >= QUICK_IS_ENOUGH for draft in drafts
-            )
+            found.is_quick = not ask.invoked and sure() >= QUICK_IS_ENOUGH
         if self._engine is None or found.is_quick:
             return
-        is_good = any(draft.confidence >= self._least for draft in drafts)
-        if ask.invoked or not is_good or self._engine.health().ready:
+        if ask.invoked or sure() < self._least or self._engine.health().ready:
             yield self._engine
 
     def _generated(
@@ -164,14 +171,9 @@ class Computer:
     def _least(self) -> float:
         return self._settings.completion.min_confidence
 
-    def _chosen(self, ask: Ask, shape: Plan, drafts: list[Draft]) -> tuple[Suggestion, ...]:
-        chosen = choose(
-            drafts,
-            ask.place,
-            shape,
-            ask.popup,
-            ask.deleted,
-            invoked=ask.invoked,
-            least=self._least,
-        )
+    def _proposed(self, ask: Ask, shape: Plan, drafts: list[Draft]) -> list[Suggestion]:
+        return proposed(drafts, ask.place, shape, ask.popup, ask.deleted)
+
+    def _chosen(self, ask: Ask, suggestions: list[Suggestion]) -> tuple[Suggestion, ...]:
+        chosen = choose(suggestions, invoked=ask.invoked, least=self._least)
         return chosen[: self._settings.completion.alternatives]
