@@ -105,7 +105,7 @@ def repair(
         "fixed": fixed, "same": same, "broken": broken, "seconds": round(seconds, 1),
         "tried": int(report.get("candidates_tried") or 0), "rank": report.get("rank"),
         "passing": int(report.get("candidates_passing") or 0),
-        "proposer": provenance.get("proposer") or provenance.get("proposed_by"),
+        "proposer": _proposer(provenance),
         "kind": provenance.get("kind"), "changed": changed,
         "change": one_line(report.get("patch") or ""), "patch": report.get("patch") or "",
         "notes": report.get("notes"), "usage": report.get("engine") or {},
@@ -123,6 +123,13 @@ def _report(command: Sequence[str], cwd: Path, limit: float) -> tuple[Record, st
     except ValueError:
         return {}, "".join((run.stderr or run.stdout).strip().splitlines()[-1:])
     return report, ""
+
+
+def _proposer(provenance: Record) -> str:
+    """Who found the patch: templates, or the model by filling a line or rewriting functions."""
+    if provenance.get("proposed_by") != "model":
+        return "templates"
+    return "rewrite" if provenance.get("kind") == "rewrite" else "fill"
 
 
 def _changed(root: Path) -> list[str]:
