@@ -80,6 +80,10 @@ PRIORS: dict[str, float] = {
     "result": 0.03,
     "copy": 0.02,
     "key": 0.02,
+    "interpolate": 0.02,
+    "quoted": 0.4,
+    "closure": 0.05,
+    "try": 0.03,
 }
 """How often a one-line repair is of each kind; need not sum to one. The last ones are for slips
 that the failure itself names (`clues.py` lifts them) or that are seldom right as they stand."""
