@@ -84,6 +84,9 @@ ROOMS: dict[str, str] = {
         "engine.api patcher.types patcher.locate patcher.propose patcher.propose.rules"
     ),
     "patcher.propose.rewrite": "engine.api patcher.types patcher.locate patcher.propose",
+    "patcher.instruct": (
+        "engine.api engine.privacy patcher.types patcher.locate patcher.propose.rewrite"
+    ),
     "patcher.validate": (
         "patcher.types patcher.repository patcher.check patcher.task patcher.locate "
         "patcher.propose patcher.report"
