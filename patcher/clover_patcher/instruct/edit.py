@@ -26,6 +26,7 @@ _TEMPERATURE, _TOP_P = 0.7, 0.95
 _MOST_TOKENS, _SAID, _NEW = 2_048, 400, 700
 """Tokens of any answer, of an explanation, of new code."""
 _OPENED = re.compile(r"^[ \t]*(`{3,})[^\n`]*\n", re.MULTILINE)
+_FENCE = re.compile(r"^[ \t]*```", re.MULTILINE)
 _REMOVES = re.compile(r"\b(?:delete|remove|drop)\b", re.IGNORECASE)
 
 OnText = Callable[[str], None]
@@ -117,8 +118,8 @@ def _ask(
         result = engine.generate(request, cancel, tell if on_text else None)
     except Unsupported as exc:
         raise NoConversation from exc
-    ended = "\n```" if result.finish_reason == "stop" else ""
-    return replace(result, text=result.text + ended)
+    is_open = len(_FENCE.findall(result.text)) % 2 and result.finish_reason in ("stop", "eom")
+    return replace(result, text=result.text + "\n```" * bool(is_open))
 
 
 def so_far(request: Instruction, said: str) -> str:

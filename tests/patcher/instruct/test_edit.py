@@ -12,7 +12,9 @@ from clover_engine.errors import Unsupported
 from clover_engine.generation import GenerateRequest
 from clover_engine.testing.fakes import FakeTalker
 from clover_patcher.errors import UsageError
+from clover_patcher.instruct.answer import new_lines
 from clover_patcher.instruct.edit import edit, so_far
+from clover_patcher.instruct.place import Place
 from clover_patcher.instruct.presets import PRESETS
 from clover_patcher.instruct.request import Edited, Instruction, NoConversation, NoEdit, Turn
 
@@ -64,25 +66,22 @@ def outside(request: Instruction, done: Edited) -> bool:
         f"Sure, here it is:\n\n```python\n{SUM}\n```\n\nIt uses `sum`.",
         f"```python\n{INSIDE}\n```",
         f"```\n{SUM}\n```",
-        f"```python\nclass Cart:\n{INSIDE}\n```".replace("class Cart:\n", ""),
         f"```python\n{SUM}\n",
-        # the lines around it as well
-        f"```python\n        self.items.append(item)\n\n{INSIDE}\n\n\ndef path():\n```".replace(
-            "        self", "            self"
-        ),
-        f"Before:\n```python\n{chr(10).join(CART.splitlines()[11:16])}\n```\nAfter:\n"
-        f"```python\n{SUM}\n```",
+        f"```python\n            self.items.append(item)\n\n{INSIDE}\n\n\ndef path():\n```",
     ],
-    ids=["plain", "prose", "margin", "no-language", "method", "unclosed", "around", "twice"],
+    ids=["plain", "prose", "margin", "no-language", "method", "unclosed", "around"],
 )
 def test_answers_as_models_give_them(answer: str) -> None:
-    engine = FakeTalker(answers=[answer])
-    if answer.endswith(f"{SUM}\n"):  # the stop string ends it before its fence
-        engine = FakeTalker(answers=[answer + "```"])
-    done = edit(engine, TOTAL)
+    done, _ = asked([answer])
     assert done.text == INSIDE
     assert outside(TOTAL, done)
     assert done.after.count("def total") == 1
+
+
+def test_the_old_version_shown_once_more_is_not_the_answer() -> None:
+    place = Place.of(TOTAL)
+    answer = f"Before:\n```python\n{place.code}\n```\nAfter:\n```python\n{SUM}\n```"
+    assert new_lines(answer, place).text == INSIDE
 
 
 def test_what_is_asked_for() -> None:
