@@ -85,7 +85,8 @@ ROOMS: dict[str, str] = {
     ),
     "patcher.propose.rewrite": "engine.api patcher.types patcher.locate patcher.propose",
     "patcher.instruct": (
-        "engine.api engine.privacy patcher.types patcher.locate patcher.propose.rewrite"
+        "engine.api engine.privacy patcher.types patcher.repository patcher.locate "
+        "patcher.propose.rewrite"
     ),
     "patcher.validate": (
         "patcher.types patcher.repository patcher.check patcher.task patcher.locate "
@@ -127,6 +128,7 @@ ROOMS: dict[str, str] = {
     "cli": (
         "engine.api engine.capacity engine.checkpoint engine.choice engine.clients engine.serving "
         "engine.privacy engine.worker patcher.types patcher.fix patcher.repository patcher.deliver "
+        "patcher.instruct "
         "lsp.context lsp.session lsp.status"
     ),
 }

@@ -15,6 +15,7 @@ from difflib import SequenceMatcher
 
 from clover_engine.privacy.secrets import MARK
 from clover_patcher.instruct.place import Place, shared_margin
+from clover_patcher.instruct.sense import lost_names, unbound_names
 from clover_patcher.locate.functions import error_count
 from clover_patcher.propose.rewrite.answers import Answer, read_answer
 from clover_patcher.propose.rewrite.imports import missing_imports
@@ -28,6 +29,14 @@ class Refused(Exception):
     """An answer cannot be used; the message says why, in words for the model and the user."""
 
 
+class Doubtful(Refused):
+    """An answer that can be used, and is probably not what was wanted; `lines` are its."""
+
+    def __init__(self, message: str, lines: NewLines) -> None:
+        super().__init__(message)
+        self.lines = lines
+
+
 @dataclass(frozen=True, slots=True)
 class NewLines:
     """The new text of the selection, and the imports that stood before it in the answer."""
@@ -37,7 +46,10 @@ class NewLines:
 
 
 def new_lines(answer: str, place: Place, *, may_vanish: bool = False) -> NewLines:
-    """What the answer makes of the selected lines. Raises `Refused`."""
+    """What the answer makes of the selected lines; whether names `may_vanish` with them.
+
+    Raises `Refused`, and `Doubtful` for one that can be used at need.
+    """
     if may_vanish and _EMPTY.fullmatch(answer.strip()):
         return NewLines("")
     code = _chosen(read_answer(answer), place)
@@ -52,7 +64,12 @@ def new_lines(answer: str, place: Place, *, may_vanish: bool = False) -> NewLine
         raise Refused("with it the file has a syntax error; write the lines again, all of them")
     if text == place.standing:
         raise Refused("it is the same as before; do what the instruction says")
-    return NewLines(text, _needed(imports, place, text))
+    new = NewLines(text, _needed(imports, place, text))
+    if not may_vanish and (lost := lost_names(place, text)):
+        raise Doubtful(f"{', '.join(lost)} is gone; write all of the selected lines", new)
+    if unbound := unbound_names(place, with_imports(place.whole(text), imports)):
+        raise Doubtful(f"{', '.join(unbound)} is not defined; import or define it", new)
+    return new
 
 
 def new_file(answer: str, language: str) -> str:

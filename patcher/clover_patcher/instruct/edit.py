@@ -15,7 +15,14 @@ from dataclasses import replace
 from clover_engine.api import CancelToken
 from clover_engine.errors import Unsupported
 from clover_engine.generation import Converses, GenerateRequest, GenerateResult, Message, Piece
-from clover_patcher.instruct.answer import Refused, new_file, new_lines, with_imports
+from clover_patcher.instruct.answer import (
+    Doubtful,
+    NewLines,
+    Refused,
+    new_file,
+    new_lines,
+    with_imports,
+)
 from clover_patcher.instruct.place import Place
 from clover_patcher.instruct.prompt import Conversation, first_prompt, next_prompt
 from clover_patcher.instruct.request import Edited, Instruction, NoConversation, NoEdit
@@ -27,7 +34,11 @@ _MOST_TOKENS, _SAID, _NEW = 2_048, 400, 700
 """Tokens of any answer, of an explanation, of new code."""
 _OPENED = re.compile(r"^[ \t]*(`{3,})[^\n`]*\n", re.MULTILINE)
 _FENCE = re.compile(r"^[ \t]*```", re.MULTILINE)
-_REMOVES = re.compile(r"\b(?:delete|remove|drop)\b", re.IGNORECASE)
+_REMOVES = re.compile(
+    r"\b(?:delete|remove|drop|renam\w+|replac\w+|merge|split|move|inline|instead|call it)\b",
+    re.IGNORECASE,
+)
+"""Words that say that names may vanish."""
 
 OnText = Callable[[str], None]
 """Called with the text so far: the new lines, or the words of an explanation."""
@@ -48,18 +59,22 @@ def edit(
     began, place = time.monotonic(), Place.of(request)
     conversation = first_prompt(request, place)
     tokens, why = 0, ""
+    done: Edited | None = None
     for asked in range(1, ASKS + 1):
         result = _ask(engine, _request(request, place, conversation, asked), cancel, on_text)
         tokens += result.stats.tokens
         try:
             done = _read(request, place, result.text)
+            break
         except Refused as exc:
             why = str(exc)
+            if isinstance(exc, Doubtful):
+                done = done or _edited(request, place, exc.lines, result.text, (why,))
             conversation = next_prompt(conversation, result.text, why)
-        else:
-            seconds = round(time.monotonic() - began, 3)
-            return replace(done, asked=asked, tokens=tokens, seconds=seconds, model=result.model)
-    raise NoEdit(f"the model's answer cannot be used: {why}; try other words or other lines")
+    if done is None:
+        raise NoEdit(f"the model's answer cannot be used: {why}; try other words or other lines")
+    seconds = round(time.monotonic() - began, 3)
+    return replace(done, asked=asked, tokens=tokens, seconds=seconds, model=result.model)
 
 
 def _read(request: Instruction, place: Place, answer: str) -> Edited:
@@ -69,10 +84,16 @@ def _read(request: Instruction, place: Place, answer: str) -> Edited:
     if request.kind == "file":
         return Edited(new_file(answer, place.language), after=request.text)
     new = new_lines(answer, place, may_vanish=bool(_REMOVES.search(request.words)))
+    return _edited(request, place, new, answer)
+
+
+def _edited(
+    request: Instruction, place: Place, new: NewLines, answer: str, notes: tuple[str, ...] = ()
+) -> Edited:
     after = place.whole(new.text)
     if request.imports:
         after = with_imports(after, new.imports)
-    return Edited(new.text, _beside(answer), new.imports, after)
+    return Edited(new.text, _beside(answer), new.imports, after, notes)
 
 
 def _beside(answer: str) -> str:

@@ -90,6 +90,8 @@ class Edited:
     """Import lines that the new text needs and the file lacks."""
     after: str = ""
     """The whole file's new text: with `imports` in it only where the request allows that."""
+    notes: tuple[str, ...] = ()
+    """What is probably wrong with the answer."""
     asked: int = 1
     """How often the model was asked until its answer could be used."""
     tokens: int = 0
