@@ -93,6 +93,10 @@ ROOMS: dict[str, str] = {
         "patcher.propose patcher.report"
     ),
     "patcher.deliver": "patcher.types patcher.repository",
+    "patcher.agent": (
+        "engine.api patcher.types patcher.repository patcher.check patcher.task patcher.locate "
+        "patcher.propose.rewrite patcher.validate patcher.deliver patcher.instruct"
+    ),
     "patcher.report": "patcher.types patcher.repository patcher.propose patcher.deliver",
     "patcher.fix": (
         "engine.api patcher.types patcher.repository patcher.check patcher.task patcher.locate "
