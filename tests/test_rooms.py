@@ -132,7 +132,7 @@ ROOMS: dict[str, str] = {
     "cli": (
         "engine.api engine.capacity engine.checkpoint engine.choice engine.clients engine.serving "
         "engine.privacy engine.worker patcher.types patcher.fix patcher.repository patcher.deliver "
-        "patcher.instruct "
+        "patcher.instruct patcher.agent "
         "lsp.context lsp.session lsp.status"
     ),
 }
