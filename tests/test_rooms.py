@@ -84,11 +84,19 @@ ROOMS: dict[str, str] = {
         "engine.api patcher.types patcher.locate patcher.propose patcher.propose.rules"
     ),
     "patcher.propose.rewrite": "engine.api patcher.types patcher.locate patcher.propose",
+    "patcher.instruct": (
+        "engine.api engine.privacy patcher.types patcher.repository patcher.locate "
+        "patcher.propose.rewrite"
+    ),
     "patcher.validate": (
         "patcher.types patcher.repository patcher.check patcher.task patcher.locate "
         "patcher.propose patcher.report"
     ),
     "patcher.deliver": "patcher.types patcher.repository",
+    "patcher.agent": (
+        "engine.api patcher.types patcher.repository patcher.check patcher.task patcher.locate "
+        "patcher.propose.rewrite patcher.validate patcher.deliver patcher.instruct"
+    ),
     "patcher.report": "patcher.types patcher.repository patcher.propose patcher.deliver",
     "patcher.fix": (
         "engine.api patcher.types patcher.repository patcher.check patcher.task patcher.locate "
@@ -124,6 +132,7 @@ ROOMS: dict[str, str] = {
     "cli": (
         "engine.api engine.capacity engine.checkpoint engine.choice engine.clients engine.serving "
         "engine.privacy engine.worker patcher.types patcher.fix patcher.repository patcher.deliver "
+        "patcher.instruct patcher.agent "
         "lsp.context lsp.session lsp.status"
     ),
 }
