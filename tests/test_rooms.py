@@ -59,7 +59,7 @@ ROOMS: dict[str, str] = {
     "engine.checkpoint": "engine.api engine.model",
     "engine.cpu": "engine.api engine.model engine.checkpoint",
     "engine.decode": "engine.api engine.model engine.text",
-    "engine.statistics": "engine.api engine.text engine.cpu",
+    "engine.statistics": "engine.api engine.text",
     "engine.inprocess": (
         "engine.api engine.model engine.text engine.checkpoint engine.cpu engine.decode"
     ),
