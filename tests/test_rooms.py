@@ -125,8 +125,8 @@ ROOMS: dict[str, str] = {
         "lsp.isolated lsp.context lsp.documents"
     ),
     "lsp.features": (
-        "engine.api lsp.status lsp.connection lsp.context lsp.documents lsp.isolated lsp.settings "
-        "lsp.suggest lsp.completion lsp.actions lsp.server"
+        "engine.api engine.checkpoint lsp.status lsp.connection lsp.context lsp.documents "
+        "lsp.isolated lsp.settings lsp.suggest lsp.completion lsp.actions lsp.server"
     ),
     # cli: arguments and printing, over everything
     "cli": (

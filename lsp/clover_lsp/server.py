@@ -173,12 +173,23 @@ class CloverServer(LanguageServer):
                 )
         before, self.settings = self.settings, settings
         if before.wanted != settings.wanted or not self.engine.providers:
-            old, self.engine = self.engine, self._make_engines(settings.wanted)
-            self.engine.changed = self.engine_changed
-            self.workers.background.submit(old.close)
+            self._make_engine()
         for call in self._on_settings:
             self.guard(call, settings)
         self.show_engine()
+
+    def renew_engine(self) -> None:
+        """Another model is to answer from now on; what was remembered is forgotten."""
+        self._make_engine()
+        self.completer.clear()
+        self.show_engine()
+        if self._language is not None:
+            self.workers.background.submit(self.engine.warm, self._language)
+
+    def _make_engine(self) -> None:
+        old, self.engine = self.engine, self._make_engines(self.settings.wanted)
+        self.engine.changed = self.engine_changed
+        self.workers.background.submit(old.close)
 
     def engine_changed(self) -> None:
         """From any thread: the status may differ now."""

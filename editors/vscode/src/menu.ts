@@ -31,6 +31,7 @@ export async function showMenu(
   }
   entries.push(
     { label: "$(chip) Engine…", description: engine(), run: chooseEngine },
+    command("$(package) Model…", "cloverCode.model"),
     command("$(gear) Settings", "cloverCode.settings"),
     { label: "$(output) Log", run: () => log.show() },
     command("$(debug-restart) Restart the server", "cloverCode.restart"),

@@ -55,6 +55,11 @@ M.list = {
       vim.notify(require("clover").status() .. (now.message and now.message ~= "" and " – " .. now.message or ""))
     end,
   },
+  model = {
+    about = "choose the model on this machine: `:Clover model`, or `:Clover model NAME`",
+    complete = { "nano", "coder-0.5b", "coder-1.5b", "smollm2" },
+    run = function(args) require("clover.models").choose(args[1]) end,
+  },
   restart = { about = "end the server and start it again", run = function() require("clover.server").restart() end },
   log = { about = "open the log of Neovim's LSP client", run = function() vim.cmd.tabedit(vim.lsp.log.get_filename()) end },
 }
