@@ -6,9 +6,9 @@
 
 `gather` takes every commit that reads like a fix with a test and changes one place of a source
 file, makes the candidates of the changed lines and of two others of the same function, and looks
-for the one that does what the commit did; no test is run. `fit` counts the kinds of those edits in one half of
-the projects, prints priors for `clover_patcher/propose/templates.py`, and compares how early the
-edits of the other half come with them. `misses` prints the edits that no template makes.
+for the one that does what the commit did; no test is run. `fit` counts the kinds of those edits in
+one half of the projects, prints priors for `clover_patcher/propose/templates.py`, and compares how
+early the edits of the other half come with them. `misses` prints the edits that no template makes.
 """
 
 from __future__ import annotations
