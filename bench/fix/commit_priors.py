@@ -4,11 +4,11 @@
     python -m bench.fix.commit_priors fit edits.jsonl
     python -m bench.fix.commit_priors misses edits.jsonl
 
-`gather` takes every commit that reads like a fix and changes one place of a source file, makes the
-candidates of the changed lines and of two others of the same function, and looks for the one
-that does what the commit did; no test is run. `fit` counts the kinds of those edits in one half of
-the projects, prints priors for `clover_patcher/propose/templates.py`, and compares how early the
-edits of the other half come with them. `misses` prints the edits that no template makes.
+`gather` takes every commit that reads like a fix with a test and changes one place of a source
+file, makes the candidates of the changed lines and of two others of the same function, and looks
+for the one that does what the commit did; no test is run. `fit` counts the kinds of those edits in
+one half of the projects, prints priors for `clover_patcher/propose/templates.py`, and compares how
+early the edits of the other half come with them. `misses` prints the edits that no template makes.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ from typing import Any
 from bench.fix import commit_cases as cases
 from bench.fix.commit_cases import PROJECTS
 from bench.fix.commit_search import small_fixes
+from bench.fix.commits import same_code
 
 from clover_patcher.propose.pool import CandidatePool
 from clover_patcher.propose.templates import PRIORS
@@ -77,7 +78,7 @@ def run_gather(args: argparse.Namespace) -> int:
 
 def changes(project: str, history: Path) -> Iterator[Change]:
     """Commits that change one place of one source file; newest first."""
-    for case in small_fixes(project, history, _MOST_LINES, tested=False):
+    for case in small_fixes(project, history, _MOST_LINES):
         if len(case.sources) != 1:
             continue
         try:
@@ -85,9 +86,10 @@ def changes(project: str, history: Path) -> Iterator[Change]:
                 cases.git(history, "show", f"{commit}:{case.sources[0]}")
                 for commit in (case.parent, case.commit)
             )
-            if ast.dump(ast.parse(before)) == ast.dump(ast.parse(after)):
-                continue
+            ast.parse(before)
         except (subprocess.CalledProcessError, SyntaxError, ValueError):
+            continue
+        if same_code(before, after):
             continue
         old, new = before.splitlines(), after.splitlines()
         blocks = difflib.SequenceMatcher(None, old, new, autojunk=False).get_opcodes()

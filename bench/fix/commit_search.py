@@ -40,9 +40,7 @@ def search(project: str, history: Path, python: Path, wanted: int, most: int) ->
             yield verified
 
 
-def small_fixes(
-    project: str, history: Path, most_lines: int = _MOST_LINES, *, tested: bool = True
-) -> Iterator[Case]:
+def small_fixes(project: str, history: Path, most_lines: int = _MOST_LINES) -> Iterator[Case]:
     """Commits whose message and shape are those of a small fix with a test; not yet run."""
     form = "--format=%x01%H%x00%P%x00%B%x02"
     log = git(history, "log", "--no-merges", "--no-renames", "--numstat", form, "HEAD")
@@ -55,11 +53,7 @@ def small_fixes(
         tests = tuple(p for _, _, p in changed if p.endswith(".py") and is_test(p))
         sources = [row for row in changed if _is_source(row[2])]
         lines = sum(int(a) + int(d) for a, d, _ in sources if a.isdigit())
-        if (
-            (tests or not tested)
-            and 1 <= len(sources) <= _MOST_SOURCES
-            and 1 <= lines <= most_lines
-        ):
+        if tests and 1 <= len(sources) <= _MOST_SOURCES and 1 <= lines <= most_lines:
             paths = tuple(path for _, _, path in sources)
             yield Case(project, commit, parents, paths, tests, lines)
 

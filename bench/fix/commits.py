@@ -64,7 +64,7 @@ def run_bench(args: argparse.Namespace) -> int:
     python = cases.environment(args.dir)
     done = {record["case"] for record in read_log(args.log)} if args.log.exists() else set()
     chosen = [name for name in args.only.split(",") if name]
-    for case in load_cases(args.cases):
+    for case in sorted(load_cases(args.cases), key=lambda case: case.commit):  # projects mixed
         if case.name in done or (chosen and case.name not in chosen):
             continue
         history = cases.mirror(case.project, args.mirrors or args.dir / "mirrors")

@@ -11,7 +11,8 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import lru_cache
 
 from tree_sitter import Node
 
@@ -113,7 +114,7 @@ class Slot:
         return self.start == self.end and not self.original
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Proposal:
     """One edit: `new` replaces [start, end). `fill` is the slot's new content for the model."""
 
@@ -188,6 +189,7 @@ def change(node: Node, new: str, kind: str, weight: float = 1.0) -> Change:
     return Change(node.start_byte, node.end_byte, new, kind, weight)
 
 
+@lru_cache(64)
 def line_slot(source: Source, line: int) -> Slot:
     """The content of a line that exists."""
     start, end = source.content_start(line), source.line_end(line)
@@ -254,7 +256,6 @@ def prioritised(found: list[Proposal], clues: Clues = NOTHING) -> list[Proposal]
     totals: dict[str, float] = defaultdict(float)
     for proposal in found:
         totals[proposal.kind] += proposal.weight
-    ranked = [
-        replace(p, log_prior=math.log(priors[p.kind] * p.weight / totals[p.kind])) for p in found
-    ]
-    return sorted(ranked, key=lambda p: -p.log_prior)
+    for p in found:
+        p.log_prior = math.log(priors[p.kind] * p.weight / totals[p.kind])
+    return sorted(found, key=lambda p: -p.log_prior)
