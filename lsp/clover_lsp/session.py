@@ -42,6 +42,7 @@ FEATURES = (
     "commands",
     "fix_action",
     "edit_selection",
+    "instruct",
     "next_edit",
 )
 CLIENT_CHECK_S = 3.0
