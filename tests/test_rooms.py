@@ -122,7 +122,7 @@ ROOMS: dict[str, str] = {
     ),
     "lsp.actions": (
         "engine.api engine.privacy patcher.types patcher.repository patcher.source patcher.fix "
-        "lsp.isolated lsp.context lsp.documents"
+        "patcher.instruct lsp.isolated lsp.context lsp.documents"
     ),
     "lsp.features": (
         "engine.api engine.checkpoint lsp.status lsp.connection lsp.context lsp.documents "

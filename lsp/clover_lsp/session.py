@@ -43,6 +43,7 @@ FEATURES = (
     "fix_action",
     "edit_selection",
     "models",
+    "instruct",
     "next_edit",
 )
 CLIENT_CHECK_S = 3.0

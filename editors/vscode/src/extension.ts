@@ -3,6 +3,7 @@
 import * as vscode from "vscode";
 import { Server } from "./client";
 import { Previews } from "./fix";
+import { commitMessage, editInWords } from "./instruct";
 import { setUp, showMenu } from "./menu";
 import { chooseModel, offerModel } from "./models";
 import { NextEdit } from "./nextEdit";
@@ -40,6 +41,8 @@ export function activate(context: vscode.ExtensionContext): void {
     command("menu", () => showMenu(status, pauses, log)),
     command("fix", () => chooseFix(running)),
     command("fixTests", () => fixTests(running)),
+    command("edit", (words?: string) => editInWords(running, previews, words)),
+    command("commitMessage", (control?: { rootUri?: vscode.Uri }) => commitMessage(running, control)),
     command("nextEdit", () => nextEdit.go()),
     command("dismissNextEdit", () => nextEdit.clear()),
     command("restart", () => running.restart()),

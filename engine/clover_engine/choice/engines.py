@@ -34,6 +34,7 @@ from clover_engine.choice.servers import (
     server_provider,
     where_to_set,
 )
+from clover_engine.choice.talking import Talking, installed_coder
 from clover_engine.choice.turns import Turns
 from clover_engine.choice.wanted import SERVERS, ServerName, Wanted
 from clover_engine.errors import (
@@ -79,6 +80,7 @@ class Engines:
         """Why these providers: words for the status."""
         self.changed = changed
         self._turns = Turns()
+        self._talking: Talking | None = None
 
     def interactive(self, language: str | None) -> Engine | None:
         """The engine for what a user waits for; None where no provider knows the language (any
@@ -98,6 +100,20 @@ class Engines:
         """The engine for everything else. A call that an interactive one interrupts is made
         again up to `retries` times, then raises `RequestCancelled`."""
         return self._routed(language, background=True, retries=retries)
+
+    def conversing(self) -> Talking | None:
+        """The engine for conversations; None without any provider. `close` ends it too."""
+        if self._talking is None and (engine := self.interactive(None)) is not None:
+            self._talking = Talking(engine)
+        return self._talking
+
+    @property
+    def may_converse(self) -> bool:
+        """Whether that can be expected: a server, or a coder model. Starts nothing."""
+        if not self.providers:
+            return False
+        others = (p for p in self.providers if not _only_fills_holes(p))
+        return next(others, None) is not None or installed_coder() is not None
 
     def _routed(self, language: str | None, *, background: bool, retries: int) -> Engine | None:
         fitting = [provider for provider in self.providers if provider.knows(language)]
@@ -159,6 +175,8 @@ class Engines:
         return first is not None and first.failures > 0
 
     def close(self) -> None:
+        if self._talking is not None:
+            self._talking.close()
         for provider in self.providers:
             provider.close()
 
@@ -287,6 +305,10 @@ class _Routed:
             raise type(last)(*last.args)
         first = self._providers[0]
         raise EngineUnavailable(f"{first.name}: {first.error or 'not available'}")
+
+
+def _only_fills_holes(provider: Provider) -> bool:
+    return not provider.is_served and provider.engine_only_fills_holes
 
 
 def _model(provider: Provider) -> str:

@@ -70,6 +70,11 @@ class Provider:
                 self._engine = self.make()
             return self._engine
 
+    @property
+    def engine_only_fills_holes(self) -> bool:
+        """Whether the engine is known not to converse, before it is asked."""
+        return bool(getattr(self.engine, "only_fills_holes", False))
+
     def health(self) -> Health | None:
         """Never blocks. None before first use."""
         return None if self._engine is None else self._engine.health()
