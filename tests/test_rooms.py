@@ -120,8 +120,13 @@ ROOMS: dict[str, str] = {
         "engine.api lsp.status lsp.connection lsp.context lsp.documents lsp.isolated lsp.settings "
         "lsp.suggest lsp.completion lsp.actions lsp.server"
     ),
-    # cli: arguments and printing, over everything
+    # cli: arguments and printing, over everything; a room for each protocol that it speaks
+    "cli.gateway": (
+        "engine.api engine.privacy engine.clients lsp.context lsp.settings lsp.suggest "
+        "lsp.completion"
+    ),
     "cli": (
+        "cli.gateway "
         "engine.api engine.capacity engine.checkpoint engine.choice engine.clients engine.serving "
         "engine.privacy engine.worker patcher.types patcher.fix patcher.repository patcher.deliver "
         "lsp.context lsp.session lsp.status"

@@ -26,6 +26,7 @@ COMMANDS = {
     "infill": "clover_code.infill_cmd",
     "context": "clover_code.context_cmd",
     "lsp": "clover_code.lsp_cmd",
+    "gateway": "clover_code.gateway_cmd",
     "model": "clover_code.model_cmd",
     "serve": "clover_code.serve_cmd",
     "stats": "clover_code.stats_cmd",

@@ -41,7 +41,15 @@ from clover_engine.api import (
     ScoreResult,
 )
 from clover_engine.errors import EngineCrashed, EngineUnavailable, RequestCancelled
-from clover_engine.generation import GenerateRequest, GenerateResult, OnPiece, Piece
+from clover_engine.generation import (
+    Decision,
+    DecisionRequest,
+    DecisionResult,
+    GenerateRequest,
+    GenerateResult,
+    OnPiece,
+    Piece,
+)
 from clover_engine.validation import check_request
 
 _PIECE = re.compile(r"\s*\w+|\s*[^\w\s]|\s+")
@@ -221,9 +229,31 @@ class FakeTalker(FakeEngine):
         number = min(len(self.conversations), len(self.answers) - 1)
         self.conversations.append(request)
         text = self.on_generate(request) if self.on_generate else self.answers[number]
-        if on_piece is not None:
-            on_piece(Piece(text))
-        return GenerateResult(text, "", "eom", DecodeStats(tokens=len(pieces(text))))
+        pace = _Pace(self.step_s, request.deadline_s, cancel)
+        done: list[str] = []
+        reason: FinishReason = "eom"
+        for token in pieces(text) if self.step_s else [text]:
+            if (stopped := pace.step()) is not None:
+                reason = stopped
+                break
+            done.append(token)
+            if on_piece is not None:
+                on_piece(Piece(token))
+        if reason == "cancelled" and not done:
+            raise RequestCancelled("the request was cancelled; ask again")
+        written = "".join(done)
+        return GenerateResult(written, "", reason, DecodeStats(tokens=len(pieces(written))))
+
+    def decide(self, request: DecisionRequest, cancel: CancelToken | None = None) -> DecisionResult:
+        """The first option of every question, by far."""
+        if cancel is not None and cancel.cancelled:
+            raise RequestCancelled("the request was cancelled; ask again")
+        return DecisionResult(tuple(_first(len(q.options)) for q in request.questions))
+
+
+def _first(options: int) -> Decision:
+    rest = 0.1 / (options - 1)
+    return Decision(0, (0.9, *[rest] * (options - 1)))
 
 
 class _Pace:

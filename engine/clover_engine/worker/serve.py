@@ -277,13 +277,14 @@ def load_model(checkpoint: Path, threads: int) -> Model:
 
 def _load(args: argparse.Namespace) -> Model:
     if args.fake is not None:
-        from clover_engine.testing.fakes import FakeEngine
+        from clover_engine.testing.fakes import FakeEngine, FakeTalker
 
         options = json.loads(args.fake)
         time.sleep(options.pop("load_s", 0.0))
         if (message := options.pop("broken", None)) is not None:
             raise CheckpointError(message)
-        return FakeEngine(**options, in_worker=True)
+        kind = FakeTalker if "answers" in options else FakeEngine
+        return kind(**options, in_worker=True)
     if args.checkpoint is None:
         raise EngineUnavailable("no checkpoint given; pass --checkpoint DIR")
     return load_model(args.checkpoint, args.threads)
