@@ -84,6 +84,10 @@ ROOMS: dict[str, str] = {
         "engine.api patcher.types patcher.locate patcher.propose patcher.propose.rules"
     ),
     "patcher.propose.rewrite": "engine.api patcher.types patcher.locate patcher.propose",
+    "patcher.instruct": (
+        "engine.api engine.privacy patcher.types patcher.repository patcher.locate "
+        "patcher.propose.rewrite"
+    ),
     "patcher.validate": (
         "patcher.types patcher.repository patcher.check patcher.task patcher.locate "
         "patcher.propose patcher.report"
@@ -129,6 +133,7 @@ ROOMS: dict[str, str] = {
         "cli.gateway "
         "engine.api engine.capacity engine.checkpoint engine.choice engine.clients engine.serving "
         "engine.privacy engine.worker patcher.types patcher.fix patcher.repository patcher.deliver "
+        "patcher.instruct "
         "lsp.context lsp.session lsp.status"
     ),
 }

@@ -22,6 +22,8 @@ from clover_code.places import STDIN
 
 COMMANDS = {
     "fix": "clover_code.fix_cmd",
+    "edit": "clover_code.edit_cmd",
+    "message": "clover_code.message_cmd",
     "undo": "clover_code.undo_cmd",
     "infill": "clover_code.infill_cmd",
     "context": "clover_code.context_cmd",
@@ -41,6 +43,7 @@ BROKEN_PIPE = 141
 EXAMPLES = """\
 examples:
   clover-code fix --check "pytest tests/test_shop.py"
+  clover-code edit shop/cart.py:12-20 "return None for an empty cart"
   clover-code infill shop/cart.py:12:5
   clover-code undo
   clover-code doctor

@@ -229,31 +229,24 @@ class FakeTalker(FakeEngine):
         number = min(len(self.conversations), len(self.answers) - 1)
         self.conversations.append(request)
         text = self.on_generate(request) if self.on_generate else self.answers[number]
-        pace = _Pace(self.step_s, request.deadline_s, cancel)
-        done: list[str] = []
+        pace, done = _Pace(self.step_s, request.deadline_s, cancel), ""
         reason: FinishReason = "eom"
-        for token in pieces(text) if self.step_s else [text]:
+        for stop in request.stop:
+            if stop in text:
+                text, reason = text.split(stop, 1)[0], "stop"
+        for token in pieces(text):
             if (stopped := pace.step()) is not None:
                 reason = stopped
                 break
-            done.append(token)
+            done += token
             if on_piece is not None:
                 on_piece(Piece(token))
-        if reason == "cancelled" and not done:
-            raise RequestCancelled("the request was cancelled; ask again")
-        written = "".join(done)
-        return GenerateResult(written, "", reason, DecodeStats(tokens=len(pieces(written))))
+        return GenerateResult(done, "", reason, pace.stats(len(pieces(done))))
 
     def decide(self, request: DecisionRequest, cancel: CancelToken | None = None) -> DecisionResult:
-        """The first option of every question, by far."""
-        if cancel is not None and cancel.cancelled:
-            raise RequestCancelled("the request was cancelled; ask again")
-        return DecisionResult(tuple(_first(len(q.options)) for q in request.questions))
-
-
-def _first(options: int) -> Decision:
-    rest = 0.1 / (options - 1)
-    return Decision(0, (0.9, *[rest] * (options - 1)))
+        """Always the first option."""
+        sure = (Decision(0, (1.0, *(0.0 for _ in q.options[1:]))) for q in request.questions)
+        return DecisionResult(tuple(sure))
 
 
 class _Pace:

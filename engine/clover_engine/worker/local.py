@@ -149,15 +149,12 @@ class LocalEngine:
         cancel: CancelToken | None = None,
         on_piece: OnPiece | None = None,
     ) -> GenerateResult:
-        """The whole answer is one piece. Raises `Unsupported` where the model only fills holes."""
+        """Raises `Unsupported` where the model only fills holes."""
         check_generate(request)
         late = GenerateResult("", "", "deadline")
-        result = self._call("generate", request, cancel, GenerateResult, late)
-        if (process := self._process) is not None:
-            result = replace(result, model=_model(process))
-        if on_piece is not None and result.text:
-            on_piece(Piece(result.text))
-        return result
+        result = self._call("generate", request, cancel, GenerateResult, late, on_piece)
+        process = self._process
+        return result if process is None else replace(result, model=_model(process))
 
     def decide(self, request: DecisionRequest, cancel: CancelToken | None = None) -> DecisionResult:
         """Raises `Unsupported` where the model only fills holes, RequestCancelled when late."""
@@ -166,6 +163,11 @@ class LocalEngine:
         if not result.decisions:
             raise RequestCancelled("ended before all questions were answered; allow more time")
         return result
+
+    @property
+    def only_fills_holes(self) -> bool:
+        """Whether the model is known not to converse, before it is loaded."""
+        return not self._custom and self.checkpoint == DEFAULT_CHECKPOINT
 
     def health(self, start: bool = False) -> Health:
         """Looks, without starting anything; `start=True` loads the model and waits for it."""
@@ -239,6 +241,7 @@ class LocalEngine:
         cancel: CancelToken | None,
         kind: type[Result],
         late: Result,
+        on_piece: OnPiece | None = None,
     ) -> Result:
         begun = time.monotonic()
         if isinstance(request, InfillRequest | ScoreRequest | ClozeRequest):
@@ -250,8 +253,8 @@ class LocalEngine:
             left = max(0.0, request.deadline_s - (time.monotonic() - begun))
             request = replace(request, deadline_s=left)
         number = next(self._numbers)
-        answer = process.submit(number, op, to_json(request))
-        frame = self._await(process, number, answer, cancel, request.deadline_s)
+        answer = process.submit(number, op, to_json(request), stream=on_piece is not None)
+        frame = self._await(process, number, answer, cancel, request.deadline_s, on_piece)
         if frame is None:
             return late
         if "error" in frame:
@@ -268,11 +271,13 @@ class LocalEngine:
         answer: Reply,
         cancel: CancelToken | None,
         deadline_s: float | None,
+        on_piece: OnPiece | None = None,
     ) -> Mapping[str, Any] | None:
         """The worker's frame; None where the deadline came while the model was loading."""
         begun = time.monotonic()
         asked_to_stop: float | None = None
         while not answer.wait(_POLL_S if cancel is not None else 0.05):
+            _tell(answer, on_piece)
             now = time.monotonic()
             cancelled = cancel is not None and cancel.cancelled
             late = deadline_s is not None and now > begun + deadline_s
@@ -296,6 +301,7 @@ class LocalEngine:
                         "ask again"
                     )
                 )
+        _tell(answer, on_piece)
         return answer.get()
 
     def _start_timeout(self) -> EngineUnavailable:
@@ -351,6 +357,13 @@ class LocalEngine:
             f"the model's process died {failures} times in a row; "
             f"next try in {left:.0f} s; run: clover-code doctor"
         )
+
+
+def _tell(answer: Reply, on_piece: OnPiece | None) -> None:
+    """Hands on what has come of the answer."""
+    for piece in answer.pieces():
+        if on_piece is not None:
+            on_piece(from_json(Piece, piece))
 
 
 def _model(process: WorkerProcess) -> str:
