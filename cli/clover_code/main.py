@@ -29,6 +29,7 @@ COMMANDS = {
     "context": "clover_code.context_cmd",
     "lsp": "clover_code.lsp_cmd",
     "gateway": "clover_code.gateway_cmd",
+    "mcp": "clover_code.mcp_cmd",
     "model": "clover_code.model_cmd",
     "serve": "clover_code.serve_cmd",
     "stats": "clover_code.stats_cmd",
