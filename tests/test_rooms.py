@@ -98,6 +98,10 @@ ROOMS: dict[str, str] = {
         "patcher.propose patcher.report"
     ),
     "patcher.deliver": "patcher.types patcher.repository",
+    "patcher.agent": (
+        "engine.api patcher.types patcher.repository patcher.check patcher.task patcher.locate "
+        "patcher.propose.rewrite patcher.validate patcher.deliver patcher.instruct"
+    ),
     "patcher.report": "patcher.types patcher.repository patcher.propose patcher.deliver",
     "patcher.fix": (
         "engine.api patcher.types patcher.repository patcher.check patcher.task patcher.locate "
@@ -143,7 +147,7 @@ ROOMS: dict[str, str] = {
         "cli.desk cli.gateway cli.mcp "
         "engine.api engine.capacity engine.checkpoint engine.choice engine.serving "
         "engine.privacy engine.worker patcher.types patcher.fix patcher.repository patcher.deliver "
-        "patcher.instruct "
+        "patcher.instruct patcher.agent "
         "lsp.context lsp.session lsp.status"
     ),
 }

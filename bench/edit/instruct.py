@@ -1,6 +1,6 @@
 """Edits by instruction: how many of forty pass their check, and how long they take.
 
-    python bench/edit/instruct.py coder-0.5b coder-1.5b
+    python -m bench.edit.instruct coder-0.5b coder-1.5b
 
 The programs and instructions beside are our own. A check runs in a process of its own; an edit
 "outside" is one that changed a line that was not selected.
@@ -17,7 +17,7 @@ import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from instructions import CASES, RAISES, Case
+from bench.edit.instructions import CASES, RAISES, Case
 
 from clover_engine.worker.local import LocalEngine
 from clover_patcher.errors import PatcherError

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from clover_code import fix_output as output
+from clover_code.asking import add_applying_arguments, decided
 from clover_code.engine_option import ENGINES, ENVIRONMENT, add_engine_arguments, conversing
 from clover_code.errors import UserError
 from clover_code.fix_screen import Screen
@@ -73,9 +74,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     )
     add_engine_arguments(parser, ENGINES[:-1], what="the model that writes")
     group = parser.add_argument_group("applying")
-    group.add_argument("--apply", action="store_true", help="apply without asking")
-    group.add_argument("--dry-run", action="store_true", help="print the diff, ask nothing")
-    group.add_argument("--commit", action="store_true", help="commit the file and nothing else")
+    add_applying_arguments(group)
     group.add_argument(
         "--out", metavar="FILE", help="with --preset tests: the new file (default: by convention)"
     )
@@ -193,23 +192,9 @@ class _Session:
             for line in (*done.explanation.split("\n"), *self._notes(done)):
                 if line.strip():
                     self._tell(line)
-        if args.apply or args.commit:
-            return "a"
-        asks = sys.stdin.isatty() and sys.stderr.isatty() and not (args.json or args.ci)
-        if args.dry_run or not asks or self.root is None:
+        if self.root is None and not (args.apply or args.commit):
             return "q"
-        return self._answered()
-
-    def _answered(self) -> str:
-        while True:
-            print(_ASK, end="", file=sys.stderr, flush=True)
-            line = sys.stdin.readline()
-            if not line or self.cancel.cancelled:
-                return "q"
-            said = line.strip()
-            short = {"apply": "a", "y": "a", "yes": "a", "n": "q", "no": "q", "quit": "q"}
-            if said:
-                return short.get(said.lower(), said)
+        return decided(args, self.cancel, _ASK)
 
     def _end(self, done: Edited, change: FileChange, *, apply: bool) -> int:
         delivered, seconds = None, time.monotonic() - self.began

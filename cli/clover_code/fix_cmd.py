@@ -88,17 +88,17 @@ def _add_search_arguments(parser: argparse.ArgumentParser) -> None:
         "paths", nargs="*", metavar="PATH", help="patch only these files or folders"
     )
     parser.add_argument(
-        "--budget", type=_seconds, default=120.0, metavar="SECONDS", help="default: 120"
+        "--budget", type=seconds_of, default=120.0, metavar="SECONDS", help="default: 120"
     )
     add_engine_arguments(parser, what="the model that proposes and ranks candidates")
     parser.add_argument(
         "--check-timeout",
-        type=_seconds,
+        type=seconds_of,
         metavar="SECONDS",
         help="limit for one test or command (default: chosen from its first run)",
     )
     parser.add_argument(
-        "--jobs", type=_count, default=0, metavar="N", help="copies of the tree tried in parallel"
+        "--jobs", type=count_of, default=0, metavar="N", help="copies of the tree tried in parallel"
     )
     parser.add_argument(
         "--resume",
@@ -199,7 +199,7 @@ def _fix(args: argparse.Namespace, screen: Screen, cancel: CancelToken) -> FixRe
     from clover_patcher.repository.git import Repository
 
     top = Repository.open(Path.cwd()).root
-    withheld = _withheld(top)
+    withheld = withheld_below(top)
     request = FixRequest(
         root=Path.cwd(),
         check=args.check,
@@ -229,7 +229,7 @@ def _fix(args: argparse.Namespace, screen: Screen, cancel: CancelToken) -> FixRe
             engine.close()
 
 
-def _withheld(top: Path) -> Callable[[str], bool]:
+def withheld_below(top: Path) -> Callable[[str], bool]:
     """Which paths below the top of the repository the language server withholds, here too."""
     from clover_engine.privacy.withheld import Withheld
 
@@ -345,7 +345,7 @@ def _write(path: Path, data: bytes) -> None:
         raise UserError(f"cannot write {path}: {exc.strerror}; the fix itself is done") from exc
 
 
-def _seconds(text: str) -> float:
+def seconds_of(text: str) -> float:
     try:
         value = float(text)
     except ValueError:
@@ -355,7 +355,7 @@ def _seconds(text: str) -> float:
     return value
 
 
-def _count(text: str) -> int:
+def count_of(text: str) -> int:
     if not text.isdecimal() or not 1 <= int(text) <= 64:
         raise argparse.ArgumentTypeError(f"{text!r} is not a number from 1 to 64")
     return int(text)

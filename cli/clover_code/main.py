@@ -23,6 +23,7 @@ from clover_code.places import STDIN
 COMMANDS = {
     "fix": "clover_code.fix_cmd",
     "edit": "clover_code.edit_cmd",
+    "do": "clover_code.do_cmd",
     "message": "clover_code.message_cmd",
     "undo": "clover_code.undo_cmd",
     "infill": "clover_code.infill_cmd",

@@ -294,6 +294,10 @@ def _load(args: argparse.Namespace) -> Model:
         time.sleep(options.pop("load_s", 0.0))
         if (message := options.pop("broken", None)) is not None:
             raise CheckpointError(message)
+        if (recorded := options.pop("replay", None)) is not None:
+            from clover_engine.testing.replay import recorded_answers
+
+            options["answers"] = recorded_answers(Path(recorded))
         fake = FakeTalker if "answers" in options else FakeEngine
         return fake(**options, in_worker=True)
     if args.checkpoint is None:
@@ -317,7 +321,7 @@ def parse_args(argv: Sequence[str] | None = None) -> argparse.Namespace:
         "--fake",
         nargs="?",
         const="{}",
-        help="no model: FakeEngine, or FakeTalker, with these fields (JSON); also load_s, broken",
+        help="no model: a fake with these fields (JSON); also load_s, broken, replay",
     )
     return parser.parse_args(argv)
 

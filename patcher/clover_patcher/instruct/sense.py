@@ -30,9 +30,13 @@ def unbound_names(place: Place, after: str) -> list[str]:
     were so before."""
     if place.language != "python":
         return []
-    before = _unbound(place.whole(place.standing))
-    now = _unbound(after)
-    return [] if before is None or now is None else sorted(now - before)[:_MOST]
+    return undefined(place.whole(place.standing), after)
+
+
+def undefined(before: str, after: str) -> list[str]:
+    """The same for two versions of a Python file."""
+    known, now = _unbound(before), _unbound(after)
+    return [] if known is None or now is None else sorted(now - known)[:_MOST]
 
 
 def _unbound(text: str) -> set[str] | None:
