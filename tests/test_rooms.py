@@ -140,11 +140,16 @@ ROOMS: dict[str, str] = {
     ),
     "cli.desk": (
         "engine.api engine.choice engine.clients engine.privacy engine.worker lsp.context "
-        "patcher.types patcher.fix patcher.repository patcher.deliver"
+        "lsp.actions patcher.types patcher.fix patcher.repository patcher.deliver "
+        "patcher.instruct patcher.agent"
     ),
     "cli.mcp": "cli.desk engine.api patcher.types patcher.repository",
+    "cli.acp": (
+        "cli.desk engine.api engine.privacy patcher.types patcher.repository patcher.deliver "
+        "patcher.instruct patcher.agent"
+    ),
     "cli": (
-        "cli.desk cli.gateway cli.mcp "
+        "cli.desk cli.gateway cli.mcp cli.acp "
         "engine.api engine.capacity engine.checkpoint engine.choice engine.serving "
         "engine.privacy engine.worker patcher.types patcher.fix patcher.repository patcher.deliver "
         "patcher.instruct patcher.agent "

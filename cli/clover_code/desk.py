@@ -6,7 +6,6 @@ Every call blocks and may come from any thread; `cancel` ends the long ones.
 from __future__ import annotations
 
 import threading
-from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,41 +20,61 @@ if TYPE_CHECKING:
     from clover_engine.privacy.withheld import Withheld
     from clover_lsp.context.gather import Explained
     from clover_lsp.context.room import Room
+    from clover_patcher.agent.task import Limits, OnEvent, Requirement
+    from clover_patcher.agent.task import Outcome as AgentOutcome
     from clover_patcher.deliver.deliver import Delivered
     from clover_patcher.deliver.undo import Undone
+    from clover_patcher.instruct.edit import OnText
+    from clover_patcher.instruct.request import Edited, Instruction
     from clover_patcher.progress import Progress
     from clover_patcher.request import FixRequest, FixResult
     from clover_patcher.types import Outcome
 
+_NO_MODEL = "there is no model (--engine none): start again with another engine"
 INDEX_S = 60.0
 """Longest wait for the index of a repository that was never indexed before."""
+
+
+class Models:
+    """The engine as doors want it: for repairs, and for conversations. None for both: no model."""
+
+    def __init__(self, engine: Engine | None) -> None:
+        from clover_engine.choice.pair import for_repairs
+        from clover_engine.choice.talking import Talking
+
+        self.repairs = for_repairs(engine) if engine is not None else None
+        self._talking = Talking(self.repairs) if self.repairs is not None else None
+
+    @property
+    def talking(self) -> TextEngine:
+        """Raises `Unsupported` where there is no model."""
+        if self._talking is None:
+            raise Unsupported(_NO_MODEL)
+        return self._talking
+
+    def close(self) -> None:
+        if self._talking is not None and self.repairs is not None:
+            self._talking.close()
+            self.repairs.close()
 
 
 class Desk:
     """`root` is a folder in a repository; relative names start there."""
 
-    def __init__(self, root: Path, engine: Engine | None) -> None:
+    def __init__(self, root: Path, models: Models) -> None:
         """Raises `UsageError` for a folder in no repository."""
-        from clover_engine.choice.pair import for_repairs
-        from clover_engine.choice.talking import Talking
         from clover_engine.privacy.withheld import Withheld
         from clover_patcher.repository.git import Repository
 
-        self.root = root.resolve()
+        self.root, self.models = root.resolve(), models
         self.top = Repository.open(self.root).root
         self.withheld: Withheld = Withheld((self.top,))
-        self.engine = for_repairs(engine) if engine is not None else None
-        self.talking: TextEngine | None = None
-        self._stack, self._lock = ExitStack(), threading.Lock()
+        self._lock = threading.Lock()
         self._room: Room | None = None
-        if self.engine is not None:
-            talking = Talking(self.engine)
-            self.talking = talking
-            self._stack.callback(self.engine.close)
-            self._stack.callback(talking.close)
 
     def close(self) -> None:
-        self._stack.close()
+        if self._room is not None:
+            self._room.close()
 
     def folder(self, name: str) -> Path:
         """A folder below the root. Raises `UserError` for one that is not."""
@@ -73,16 +92,51 @@ class Desk:
         from clover_engine.privacy.unquoting import unquoting
         from clover_patcher.fix import fix
 
-        request = replace(request, withheld=self.hides)
-        if self.engine is None:
-            return fix(request, None, progress, cancel)
-        return fix(request, unquoting(self.engine, self.top, self.hides), progress, cancel)
+        request, engine = replace(request, withheld=self.hides), self.models.repairs
+        if engine is not None:
+            engine = unquoting(engine, self.top, self.hides)
+        return fix(request, engine, progress, cancel)
 
     def check(self, request: FixRequest, progress: Progress | None, cancel: CancelToken) -> Outcome:
         """How a check ends in a copy of the tree."""
         from clover_patcher.checking import run_check
 
         return run_check(request, progress, cancel)
+
+    def carry_out(
+        self, requirement: Requirement, limits: Limits, on_event: OnEvent, cancel: CancelToken
+    ) -> AgentOutcome:
+        """Lets the agent work in a copy, as `clover-code do` does."""
+        from clover_engine.privacy.unquoting import unquoting_talk
+        from clover_patcher.agent.loop import run
+
+        requirement = replace(requirement, withheld=self.hides)
+        engine = unquoting_talk(self.models.talking, self.top, self.hides)
+        return run(requirement, engine, limits, cancel, on_event)
+
+    def edit(self, request: Instruction, on_text: OnText, cancel: CancelToken) -> Edited:
+        """Edits lines by instruction, as `clover-code edit` does; a withheld file is refused."""
+        from clover_patcher.instruct.edit import edit
+
+        if why := self.withheld.of_path(self.top / request.path):
+            raise UserError(f"{why}: no model reads it")
+        return edit(self.models.talking, request, cancel, on_text)
+
+    def message(self, cancel: CancelToken) -> str:
+        """A commit message for what is staged."""
+        from clover_patcher.instruct.message import suggest_message
+        from clover_patcher.instruct.staged import recent_subjects, staged_diff
+        from clover_patcher.repository.git import Repository
+
+        repository = Repository.open(self.top)
+        diff = staged_diff(repository, self.hides)
+        return suggest_message(self.models.talking, diff, cancel, recent_subjects(repository))
+
+    def detected_check(self) -> str:
+        """A command that runs the tests below the root, or at the top; "" where none is found."""
+        from clover_lsp.actions.validated import detect_check
+
+        return detect_check(self.root) or detect_check(self.top)
 
     def apply(self, result: FixResult) -> Delivered:
         """Writes the patch of a dry run. Raises `TreeChanged` where a file is not what it was."""
@@ -135,7 +189,6 @@ class Desk:
                 self._room = Room()
                 self._room.start()
                 self._room.set_roots([str(self.top)])
-                self._stack.callback(self._room.close)
         self._room.wait(INDEX_S)
         return self._room
 
@@ -143,12 +196,10 @@ class Desk:
         """Fills a hole of a file. Raises `UserError` for one that is withheld."""
         if why := self.withheld.of_path(path):
             raise UserError(f"{why}: no text is made for it")
-        if self.engine is None:
-            raise Unsupported("there is no model (--engine none): restart with another engine")
-        return self.engine.infill(request, cancel)
+        if self.models.repairs is None:
+            raise Unsupported(_NO_MODEL)
+        return self.models.repairs.infill(request, cancel)
 
     def decide(self, request: DecisionRequest, cancel: CancelToken) -> DecisionResult:
         """Answers multiple-choice questions about a text, jointly."""
-        if self.talking is None:
-            raise Unsupported("there is no model (--engine none): restart with another engine")
-        return self.talking.decide(request, cancel)
+        return self.models.talking.decide(request, cancel)

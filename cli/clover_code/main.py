@@ -31,6 +31,7 @@ COMMANDS = {
     "lsp": "clover_code.lsp_cmd",
     "gateway": "clover_code.gateway_cmd",
     "mcp": "clover_code.mcp_cmd",
+    "acp": "clover_code.acp_cmd",
     "model": "clover_code.model_cmd",
     "serve": "clover_code.serve_cmd",
     "stats": "clover_code.stats_cmd",

@@ -59,17 +59,19 @@ def run(args: argparse.Namespace) -> int:
 
         command = install_command().replace("[engine]", "[mcp]")
         raise UserError(f"{error.name} is not installed; run: {command}") from None
-    from clover_code.desk import Desk
+    from clover_code.desk import Desk, Models
 
     if not args.root.is_dir():
         raise UserError(f"{args.root} is not a folder")
     logging.getLogger().setLevel(logging.WARNING)
     with opened(args) as engine:
-        desk = Desk(args.root, engine)
+        models = Models(engine)
+        desk = Desk(args.root, models)
         try:
             make_server(desk, __version__).run("stdio")
         except KeyboardInterrupt:
             print("clover-code mcp: stopped", file=sys.stderr)
         finally:
             desk.close()
+            models.close()
     return 0

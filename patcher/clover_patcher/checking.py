@@ -32,6 +32,6 @@ def run_check(
         lanes = Lanes(task, workspace, stack)
         task.progress.event("baseline", f"running {task.check.display}")
         with stopped_by(task.cancel, lanes.running):
-            outcome = lanes.once()
+            outcome = lanes.look(workspace.tree(0))
         task.require_going()
         return outcome

@@ -42,15 +42,6 @@ class Lanes:
         starts = [partial(self._start, number) for number in numbers]
         return reproduce(self._task.check, starts, self._fidelity.mend, self._hopeless)
 
-    def once(self) -> Outcome:
-        """How the check ends in the first copy, with what that lacked brought in."""
-        while True:
-            runner = self._start(0)
-            outcome = runner.look()
-            if not self._fidelity.mend(outcome, runner):
-                return outcome
-            runner.close()
-
     @property
     def notes(self) -> list[str]:
         """What was brought into the copies, in words."""

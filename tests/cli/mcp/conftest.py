@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from clover_code.desk import Desk
+from clover_code.desk import Desk, Models
 from clover_engine.testing.fakes import FakeTalker
 
 BROKEN = """\
@@ -43,6 +43,8 @@ def repository(tmp_path: Path) -> Path:
 @pytest.fixture
 def desk(repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Desk]:
     monkeypatch.setenv("CLOVER_CACHE_DIR", str(tmp_path / "cache"))
-    desk = Desk(repository, FakeTalker(infills=["items[-1]"], answers=["no idea"]))
+    models = Models(FakeTalker(infills=["items[-1]"], answers=["no idea"]))
+    desk = Desk(repository, models)
     yield desk
     desk.close()
+    models.close()
