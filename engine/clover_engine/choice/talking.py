@@ -12,7 +12,15 @@ from pathlib import Path
 from clover_engine.api import CancelToken, Engine
 from clover_engine.checkpoint.catalog import OFFERED
 from clover_engine.errors import Unsupported
-from clover_engine.generation import Converses, GenerateRequest, GenerateResult, OnPiece
+from clover_engine.generation import (
+    Converses,
+    DecisionRequest,
+    DecisionResult,
+    GenerateRequest,
+    GenerateResult,
+    OnPiece,
+    TextEngine,
+)
 from clover_engine.worker.local import LocalEngine
 
 _PREFERRED = ("coder-1.5b", "coder-0.5b")
@@ -46,6 +54,20 @@ class Talking:
             if other is None:
                 raise
             return other.generate(request, cancel, on_piece)
+
+    def decide(self, request: DecisionRequest, cancel: CancelToken | None = None) -> DecisionResult:
+        """The same for decisions."""
+        if (other := self._instead()) is not None:
+            return other.decide(request, cancel)
+        if not isinstance(self._engine, TextEngine):
+            raise Unsupported("this engine only fills holes: ask another one")
+        try:
+            return self._engine.decide(request, cancel)
+        except Unsupported:
+            other = self._beside()
+            if other is None:
+                raise
+            return other.decide(request, cancel)
 
     def close(self) -> None:
         """Ends the coder model's process."""
