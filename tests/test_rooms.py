@@ -64,7 +64,7 @@ ROOMS: dict[str, str] = {
     "engine.checkpoint": "engine.api engine.model",
     "engine.cpu": "engine.api engine.model engine.checkpoint",
     "engine.decode": "engine.api engine.model engine.text",
-    "engine.statistics": "engine.api engine.text engine.cpu",
+    "engine.statistics": "engine.api engine.text",
     "engine.inprocess": (
         "engine.api engine.model engine.text engine.checkpoint engine.cpu engine.decode"
     ),
@@ -127,11 +127,11 @@ ROOMS: dict[str, str] = {
     ),
     "lsp.actions": (
         "engine.api engine.privacy patcher.types patcher.repository patcher.source patcher.fix "
-        "lsp.isolated lsp.context lsp.documents"
+        "patcher.instruct lsp.isolated lsp.context lsp.documents"
     ),
     "lsp.features": (
-        "engine.api lsp.status lsp.connection lsp.context lsp.documents lsp.isolated lsp.settings "
-        "lsp.suggest lsp.completion lsp.actions lsp.server"
+        "engine.api engine.checkpoint lsp.status lsp.connection lsp.context lsp.documents "
+        "lsp.isolated lsp.settings lsp.suggest lsp.completion lsp.actions lsp.server"
     ),
     # cli: arguments and printing, over everything; a room for each protocol that it speaks
     "cli.gateway": (

@@ -21,6 +21,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -45,6 +46,9 @@ class Result:
     rank: int | None = None
     """How many candidates had been validated when the winner passed, itself included."""
     passing: int = 0
+    proposer: str = ""
+    """Who found the patch: "template", or "model", and the kind of edit (a model's whole functions
+    are "rewrite")."""
     change: str = ""
     patch: str = ""
     correct: bool | None = None
@@ -178,8 +182,10 @@ def repair(program: str, repository: Path, args: argparse.Namespace) -> Result:
     except ValueError:
         error = (run.stderr or run.stdout).strip().splitlines()[-1:]
         return Result(program, f"exit {run.returncode}", False, seconds, error="".join(error))
+    made = report.get("provenance") or {}
     return Result(
         program,
+        proposer=" ".join(str(made[key]) for key in ("proposed_by", "kind") if made.get(key)),
         status=str(report.get("status")),
         fixed=_only_changed(repository, source) and _passes(repository, test),
         seconds=seconds,
@@ -234,6 +240,10 @@ def _print_totals(results: Sequence[Result]) -> None:
     seconds = sum(result.seconds for result in results)
     tried = sum(result.tried for result in results)
     print(f"\nfixed {len(fixed)} of {len(results)} in {seconds:.0f} s, {tried} validations")
+    who = Counter(
+        result.proposer if result.proposer.startswith("model") else "templates" for result in fixed
+    )
+    print("found by " + ", ".join(f"{name} {count}" for name, count in who.most_common()))
     wrong = [result.program for result in fixed if result.correct is False]
     if wrong:
         print(f"merely plausible: {len(wrong)} ({', '.join(wrong)})")

@@ -81,7 +81,8 @@ def wanted_by(args: argparse.Namespace) -> Wanted:
 
     chosen = chosen_settings(args)
     servers = {name: WantedServer(**chosen[name]) for name in SERVERS if name in chosen}
-    wanted = Wanted(chosen.get("engine", "auto"), **servers)
+    sglang, llamacpp, openai = (servers.get(name, WantedServer()) for name in SERVERS)
+    wanted = Wanted(chosen.get("engine", "auto"), sglang, llamacpp, openai)
     name = next((each for each in SERVERS if each == wanted.engine), None)
     if name and configured(name, wanted, os.environ) is None:
         raise UserError(

@@ -101,6 +101,12 @@ def _add_search_arguments(parser: argparse.ArgumentParser) -> None:
         "--jobs", type=count_of, default=0, metavar="N", help="copies of the tree tried in parallel"
     )
     parser.add_argument(
+        "--thorough",
+        action="store_true",
+        help="do not stop at the first patch that passes: collect others for most of the budget, "
+        "and take the one that most speaks for (--json lists alternatives)",
+    )
+    parser.add_argument(
         "--resume",
         action="store_true",
         help="skip candidates that failed in an earlier run of this check on this very tree",
@@ -216,6 +222,7 @@ def _fix(args: argparse.Namespace, screen: Screen, cancel: CancelToken) -> FixRe
         allow=tuple(args.allow),
         check_only=args.check_only,
         withheld=withheld,
+        thorough=args.thorough,
         include=tuple(args.include),
         network=args.network,
     )

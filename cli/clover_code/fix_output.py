@@ -63,7 +63,7 @@ def as_json(result: FixResult) -> dict[str, Any]:
         "rank": result.rank,
         "seconds": result.seconds,
         "engine": to_json(result.engine),
-        "provenance": _provenance(result.origin),
+        "provenance": _provenance(result.origin, why.kind if why else None),
         "explanation": why.summary if why else None,
         "suspects": [
             {"path": s.path, "line": s.line, "score": s.score, "reasons": list(s.reasons)}
@@ -148,13 +148,14 @@ def prediction(result: FixResult, instance_id: str) -> dict[str, str]:
     }
 
 
-def _provenance(origin: Origin | None) -> dict[str, str | None] | None:
+def _provenance(origin: Origin | None, kind: str | None) -> dict[str, str | None] | None:
     if origin is None:
         return None
     return {
         "proposed_by": origin.proposer,
         "name": origin.name or None,
         "ranked_by": origin.ranked_by or None,
+        "kind": kind,
     }
 
 

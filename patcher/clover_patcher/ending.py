@@ -103,6 +103,8 @@ class Report:
             candidate, evidence.baseline, evidence.locations, search.tried, len(search.passing)
         )
         around = self.regressions.summary
+        if self._task.request.thorough:
+            around += "; the search went on after the first patch that passed, as asked"
         if self.differential and self.differential.summary:
             around += f"; {self.differential.summary}"
         return {

@@ -67,7 +67,7 @@ def fix(
     Raises `UsageError` for a request that cannot be tried, and the engine's errors.
     """
     require_supported()
-    return _Repair(Task.of(request, progress, cancel), engine).run()
+    return Repair(Task.of(request, progress, cancel), engine).run()
 
 
 def proposers_for(
@@ -80,7 +80,7 @@ def proposers_for(
     return proposers
 
 
-class _Repair:
+class Repair:
     """One run, step by step."""
 
     def __init__(self, task: Task, engine: Engine | None) -> None:
@@ -147,13 +147,13 @@ class _Repair:
         baseline, runners = self._baseline(lanes)
         self._require_engine(wait=False)
         report.log = self._open_log(workspace, baseline)
+        report.regressions = regressions = Regressions.around(task, lanes, stack)
         evidence = self._gather(workspace, permission, baseline, runners[0], counts)
         report.evidence = evidence
         self._require_engine()
         report.proposers = proposers_for(task.request, self.engine, self.cancel)
         report.search = search = Search(task, evidence, report.proposers, report.log)
         stack.callback(search.stop)
-        report.regressions = regressions = Regressions.around(task, workspace, lanes, stack)
         first, own = runners[0], report.own_files
         gates = Acceptance(task, workspace, lanes, first, regressions, own)
         report.differential = differential = Differential(
@@ -217,7 +217,9 @@ class _Repair:
         task = self.task
         left_s = task.clock.left_s
         task.progress.event("localise", "tracing the failing tests", left_s=left_s)
-        evidence = gather(task, workspace, permission, baseline, runner, counts)
+        assert self.report.regressions is not None
+        around = self.report.regressions.coverage
+        evidence = gather(task, workspace, permission, baseline, runner, counts, around)
         if task.traces and not evidence.pasted:
             self.report.notes.append("no frame of the traceback is in a file of this repository")
         first, count = evidence.locations[0], len(evidence.locations)

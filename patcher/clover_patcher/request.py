@@ -55,6 +55,8 @@ class FixRequest:
     """Patterns as in `.gitignore`, from the repository's top: tests that may be changed."""
     check_only: bool = False
     """Run no tests beside the check's own: a patch may break others."""
+    thorough: bool = False
+    """Go on after the first patch that passes, for most of the time, and take the best of all."""
     include: tuple[str, ...] = ()
     """Paths that are copied whatever their size: ignored ones, and some beside the repository."""
     network: bool = False

@@ -7,6 +7,7 @@ conversations go to that one, in a process of its own that starts with the first
 from __future__ import annotations
 
 import threading
+from pathlib import Path
 
 from clover_engine.api import CancelToken, Engine
 from clover_engine.checkpoint.catalog import OFFERED
@@ -69,6 +70,7 @@ class Talking:
             return other.decide(request, cancel)
 
     def close(self) -> None:
+        """Ends the coder model's process."""
         with self._lock:
             if self._coder is not None:
                 self._coder.close()
@@ -82,7 +84,12 @@ class Talking:
     def _beside(self) -> LocalEngine | None:
         with self._lock:
             if self._coder is None:
-                found = (OFFERED[name] for name in _PREFERRED)
-                model = next((model for model in found if model.path.is_file()), None)
-                self._coder = LocalEngine(model.path) if model else None
+                path = installed_coder()
+                self._coder = LocalEngine(path) if path else None
             return self._coder
+
+
+def installed_coder() -> Path | None:
+    """The best coder model that `clover-code model get` brought; None without one."""
+    found = (OFFERED[name].path for name in _PREFERRED)
+    return next((path for path in found if path.is_file()), None)

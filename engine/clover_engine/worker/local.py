@@ -109,7 +109,8 @@ class LocalEngine:
         hang_grace_s: float = 30.0,
     ) -> None:
         """`command`, or CLOVER_WORKER, replaces the worker's whole command line: the model can
-        live in another environment than the caller, and tests run a fake.
+        live in another environment than the caller, and tests run a fake. It finds the checkpoint
+        in its own CLOVER_CHECKPOINT.
 
         `start_timeout_s`: longest wait for the model to load. `hang_grace_s`: how long after a
         deadline or a cancellation the worker may stay silent before it is ended.
@@ -331,7 +332,7 @@ class LocalEngine:
                 self._check_pause(old)
             self._starts += 1
             try:
-                self._process = WorkerProcess(self._command, self.threads)
+                self._process = WorkerProcess(self._command, self.threads, str(self.checkpoint))
             except OSError as error:
                 raise EngineUnavailable(
                     f"cannot start {self._command[0]}: {error.strerror or error}; "

@@ -60,7 +60,8 @@ class Reply:
 class WorkerProcess:
     """One worker process, its reader threads and its open requests."""
 
-    def __init__(self, command: Sequence[str], threads: int) -> None:
+    def __init__(self, command: Sequence[str], threads: int, checkpoint: str = "") -> None:
+        """`checkpoint`: what a command of the user's own finds in CLOVER_CHECKPOINT."""
         self.started = time.monotonic()
         self.ended = 0.0
         self.ready = threading.Event()
@@ -75,6 +76,8 @@ class WorkerProcess:
         self._write_lock = threading.Lock()
         self._stderr: collections.deque[str] = collections.deque(maxlen=_STDERR_LINES)
         environment = {**os.environ, "OMP_WAIT_POLICY": "passive", "OMP_NUM_THREADS": str(threads)}
+        if checkpoint:
+            environment["CLOVER_CHECKPOINT"] = checkpoint
         self._popen = subprocess.Popen(
             list(command),
             stdin=subprocess.PIPE,

@@ -88,6 +88,11 @@ class ProgramRunner(Prepared):
         return self._failing
 
     @property
+    def expected(self) -> frozenset[str]:
+        """The tests that passed in the first run."""
+        return self._expected
+
+    @property
     def limit_s(self) -> float:
         """Wall time that a candidate's failing tests may take."""
         return self.timeout_s or min(max(3 * self._seconds, _SHORTEST_S), _LONGEST_S)

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import ast
 from dataclasses import dataclass
 
 from clover_engine.privacy.secrets import redact
 from clover_patcher.errors import UsageError
 from clover_patcher.instruct.request import Instruction
-from clover_patcher.locate.functions import functions, grammar_of
+from clover_patcher.locate.functions import Function, functions, grammar_of
 
 BEFORE, AFTER = 1_200, 500
 """Characters around the selection that the model reads."""
+_NAMES = 40
 _LONGEST = 12_000
 """Characters of a selection: longer ones do not fit the answer of a small model."""
 
@@ -65,22 +67,49 @@ class Place:
         return "\n".join([*self.before, *middle, *self.after])
 
     def around(self) -> tuple[str, str]:
-        """What stands nearest before and after, with the heads of what is around the selection."""
-        before = _nearest(self.before, BEFORE)
-        heads = [line for line in self._heads() if line not in before]
-        after = _nearest(self.after[::-1], AFTER)[::-1]
-        return "\n".join([*heads, *before]).strip("\n"), "\n".join(after).strip("\n")
+        """What stands before and after, as far as the model must see it.
 
-    def _heads(self) -> list[str]:
-        """The first lines of the functions and classes that hold the selection."""
+        That is the rest of the function that holds the selection, and the heads of what is around;
+        where nothing is selected, what stands nearest. Small models answer with what they are
+        shown: the less is shown, the better (docs/log.md).
+        """
+        inside = [] if self.is_blank else self._holders()
+        first = next((f for f in inside if not f.is_class), None)
+        before, after = self.before, self.after
+        if not self.is_blank:
+            start = self._line(first.start) if first else len(before)
+            end = self._line(first.end) - len(before) - len(self.shown) + 1 if first else 0
+            before, after = before[start:], after[: max(0, end)]
+        shown = _nearest(before, BEFORE)
+        heads = [self.before[line] for f in inside if (line := self._line(f.start)) >= 0]
+        nearest = _nearest(after[::-1], AFTER)[::-1]
+        missing = [head for head in heads if head not in shown]
+        return "\n".join([*missing, *shown]).strip("\n"), "\n".join(nearest).strip("\n")
+
+    def names(self) -> list[str]:
+        """What the file defines and imports at its top."""
+        text = self.whole(self.standing)
+        found = top_names(text) if self.language == "python" else None
+        if found is None and self.language:
+            known = functions(self.language, text.encode())
+            found = [f.qualname for f in known if not f.owner]
+        return (found or [])[:_NAMES]
+
+    def _holders(self) -> list[Function]:
+        """The functions and classes around the selection, outermost first."""
         if not self.language:
             return []
-        text = "\n".join([*self.before, *self.shown, *self.after]).encode()
         start = len("\n".join(self.before).encode()) + bool(self.before)
-        found = [f for f in functions(self.language, text) if f.start < start < f.end]
-        lines = text.decode().split("\n")
-        numbers = [text.count(b"\n", 0, f.start) for f in found]
-        return [lines[number] for number in numbers if number < len(self.before)]
+        found = functions(self.language, self.whole(self.standing).encode())
+        return [f for f in found if f.start < start < f.end and self._line(f.start) < self._first]
+
+    @property
+    def _first(self) -> int:
+        return len(self.before)
+
+    def _line(self, offset: int) -> int:
+        """The number of the line, from 0, that an offset is in."""
+        return self.whole(self.standing).encode().count(b"\n", 0, offset)
 
     def secrets(self) -> dict[str, str]:
         """Lines of the selection that hold a secret: how a server sees each → what it is."""
@@ -88,6 +117,24 @@ class Place:
         hidden = redact(text).split("\n")[len(self.before) : len(self.before) + len(self.shown)]
         pairs = zip(hidden, self.shown, strict=True)
         return {seen.strip(): line.strip() for seen, line in pairs if seen != line}
+
+
+def top_names(text: str) -> list[str] | None:
+    """The names that a Python file binds at its top; None where it does not parse."""
+    try:
+        tree = ast.parse(text)
+    except (SyntaxError, ValueError):
+        return None
+    found: list[str] = []
+    for node in tree.body:
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            found += [alias.asname or alias.name for alias in node.names]
+        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            found.append(node.name)
+        elif isinstance(node, ast.Assign | ast.AnnAssign):
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            found += [target.id for target in targets if isinstance(target, ast.Name)]
+    return list(dict.fromkeys(found))
 
 
 def shared_margin(lines: list[str]) -> str:

@@ -1,7 +1,8 @@
 """What a model reads to edit lines by instruction, written for models of one billion weights.
 
 Short, the instruction last, one thing asked for: the new version of the selected lines in one
-fenced block. What stands around them is shown apart, so that it is not answered again.
+fenced block. What stands around them is shown apart, and no more than the function that they are
+in, so that it is not answered again.
 """
 
 from __future__ import annotations
@@ -47,7 +48,8 @@ def fenced(code: str, place: Place) -> str:
 
 def _asked(request: Instruction, place: Place, words: str) -> str:
     before, after = place.around()
-    parts = [f"The file `{place.path}`."]
+    names = ", ".join(place.names())
+    parts = [f"The file `{place.path}`" + (f" has the names {names}." if names else ".")]
     if before:
         parts += ["", "Before the selected lines:", fenced(before, place)]
     if after:

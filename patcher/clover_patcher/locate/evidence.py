@@ -73,9 +73,11 @@ def gather(
     baseline: Outcome,
     runner: Runner,
     counts: RepositoryCounts | None = None,
+    around: Callable[[], Sequence[TestCoverage]] = tuple,
 ) -> Evidence:
     """Traces the failing tests and ranks the lines that may be patched.
 
+    `around` traces tests that pass beside the check's own; it is asked where all of these fail.
     Raises `NothingSuspicious` where nothing points anywhere, and `UsageError` where all
     suspected files are read-only.
     """
@@ -84,6 +86,8 @@ def gather(
     failed = replace(baseline, failures=(*pasted, *baseline.failures))
     coverage = tuple(runner.trace())
     seen = observe(task, workspace, baseline, coverage, runner)
+    if coverage and not baseline.passed:
+        coverage += tuple(around())
     freed = permission.named & (permission.named if seen.programs else seen.freed)
     permission = permission.settled(seen.oracle(permission.free | freed), freed)
     crashes = tuple(

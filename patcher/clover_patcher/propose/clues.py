@@ -6,9 +6,11 @@ look-ups that may miss, "has no attribute 'uper'" for a name that is spelt like 
 
 from __future__ import annotations
 
+import ast
 import re
+from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
 from clover_patcher.locate.evidence import Evidence
@@ -33,6 +35,8 @@ _ASKED = re.compile(r"raises\w*\(\s*\(?([\w.]+)")
 _ERROR = re.compile(r"[A-Z]\w*")
 _MOST_TEXT = 20_000
 _MOST_FAILURES = 50
+_MOST_QUOTES, _QUOTE = 150, (5, 2_000)
+"""So many texts of tests are kept, of so many characters."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +65,8 @@ class Clues:
     """Exceptions that the failing tests ask for."""
     python: tuple[int, int] | None = None
     """The version of an older Python that runs the program, None where it is not older."""
+    quotes: tuple[str, ...] = ()
+    """Texts that the failing tests' files have."""
 
     def says(self, pattern: str) -> bool:
         """Whether a message has the pattern in it."""
@@ -79,7 +85,8 @@ def clues_in(evidence: Evidence, python: tuple[int, int] | None = None) -> Clues
     messages = [f"{one.kind}: {one.message}" for one in failures]
     tests = dict.fromkeys(one.nodeid.partition("::")[0] for one in failures)
     output = evidence.baseline.output[-_MOST_TEXT:]
-    return clues_of(messages, output, asked=tuple(_asked(evidence, tests)), python=python)
+    clues = clues_of(messages, output, asked=tuple(_asked(evidence, tests)), python=python)
+    return replace(clues, quotes=tuple(_quotes(evidence, [one.nodeid for one in failures])))
 
 
 def clues_of(
@@ -131,6 +138,33 @@ def _asked(evidence: Evidence, tests: Iterable[str]) -> Iterable[str]:
     return found
 
 
+def _quotes(evidence: Evidence, tests: Iterable[str]) -> Iterable[str]:
+    """Texts of the failing tests' files, those of the tests themselves first."""
+    names: dict[str, set[str]] = defaultdict(set)
+    for nodeid in tests:
+        path, _, rest = nodeid.partition("::")
+        names[path].add(rest.partition("[")[0].rpartition("::")[2])
+    near: dict[str, None] = {}
+    far: dict[str, None] = {}
+    for path, wanted in names.items():
+        try:
+            tree = ast.parse(evidence.read(path) if path.endswith(".py") else b"")
+        except (OSError, SyntaxError, ValueError):
+            continue
+        for node in ast.walk(tree):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name in wanted:
+                near |= dict.fromkeys(_texts(node))
+        far |= dict.fromkeys(_texts(tree))
+    return list(near | far)[:_MOST_QUOTES]
+
+
+def _texts(tree: ast.AST) -> Iterable[str]:
+    for node in ast.walk(tree):
+        value = node.value if isinstance(node, ast.Constant) else None
+        if isinstance(value, str) and _QUOTE[0] <= len(value) <= _QUOTE[1]:
+            yield value
+
+
 ENCODED = r"bytes|codec can't|must be encoded"
 """What a failure says that bytes or text would do where the other stands."""
 _NONE = "NoneType|\\bNone\\b"
@@ -138,16 +172,18 @@ _CALLED_FOR: dict[str, tuple[str, str, float]] = {
     # kind of edit: kinds of exceptions, pattern of messages, how much likelier it is then
     "lookup": (
         "KeyError IndexError StopIteration ZeroDivisionError",
-        r"not in (?:list|deque)|not found|empty|not in tuple|x not in",
+        r"not in (?:list|deque)|not found|empty|not in tuple|x not in|not enough values",
         40.0,
     ),
     "none": ("", "NoneType", 40.0),
     "guard": ("KeyError IndexError StopIteration ZeroDivisionError", "NoneType|empty", 4.0),
+    "presence": ("", "NoneType", 15.0),
+    "interpolate": ("", r"\{[A-Za-z_]\w*[^{}\s]*\}", 10.0),
     "fallback": ("", _NONE, 3.0),
     "text": (
         "",
         r"to unpack|can only concatenate|expected str|must be str|unsupported operand|"
-        r"invalid literal|could not convert",
+        r"invalid literal|could not convert|arguments converted|arguments for format",
         15.0,
     ),
     "await": ("", r"never awaited|coroutine|async_generator|__aenter__|__aiter__", 30.0),

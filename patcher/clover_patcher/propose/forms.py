@@ -57,6 +57,13 @@ def plain_call(node: Node, source: Source) -> tuple[str, list[Node]] | None:
     return (source.text(function), values(arguments)) if arguments.type == "argument_list" else None
 
 
+def searched(node: Node) -> Node | None:
+    """What `in` looks into."""
+    words = node.children_by_field_name("operators")
+    looks = node.type == "comparison_operator" and words and words[-1].type.endswith("in")
+    return node.children[-1] if looks else None
+
+
 def values(node: Node) -> list[Node]:
     """The named children without comments."""
     return [child for child in node.named_children if child.type != "comment"]

@@ -22,8 +22,10 @@ from clover_patcher.propose.validity import Checker
 from clover_patcher.propose.weakening import last_of_all
 from clover_patcher.types import Candidate, Location, Origin
 
-_ONLY_IF_NAMED = ("syntax", "misspelt", "import", "signature")
-"""Kinds that need a broken file, or a failure that names what the line has."""
+_ONLY_IF_NAMED = ("syntax", "misspelt", "import", "signature", "placeholder", "quoted")
+"""Kinds that need a broken file, a failure that names what the line has, or a rare line."""
+_BEST_SHARE = 0.4
+"""What a line's best candidate has of its kind's probability, as a rule."""
 COUNTED = 60
 """Candidates of a line, best first, that are weighed by token counts: about a millisecond each."""
 _INNER, _LONGEST_STATEMENT = 0.8, 40
@@ -88,7 +90,7 @@ class CandidatePool:
         usual = (
             p * lift(kind, self._clues) for kind, p in PRIORS.items() if kind not in _ONLY_IF_NAMED
         )
-        self._best_prior = math.log(max(usual))
+        self._best_prior = math.log(_BEST_SHARE * max(usual))
         """Hardly a template's log prior is above this: what a line not opened yet could hold."""
         self._heap: list[tuple[float, int, Item]] = []
         self._plain: list[tuple[float, int, Item]] = []

@@ -11,7 +11,8 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import lru_cache
 
 from tree_sitter import Node
 
@@ -80,6 +81,10 @@ PRIORS: dict[str, float] = {
     "result": 0.03,
     "copy": 0.02,
     "key": 0.02,
+    "interpolate": 0.02,
+    "quoted": 0.4,
+    "closure": 0.05,
+    "try": 0.03,
 }
 """How often a one-line repair is of each kind; need not sum to one. The last ones are for slips
 that the failure itself names (`clues.py` lifts them) or that are seldom right as they stand."""
@@ -109,7 +114,7 @@ class Slot:
         return self.start == self.end and not self.original
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Proposal:
     """One edit: `new` replaces [start, end). `fill` is the slot's new content for the model."""
 
@@ -184,6 +189,7 @@ def change(node: Node, new: str, kind: str, weight: float = 1.0) -> Change:
     return Change(node.start_byte, node.end_byte, new, kind, weight)
 
 
+@lru_cache(64)
 def line_slot(source: Source, line: int) -> Slot:
     """The content of a line that exists."""
     start, end = source.content_start(line), source.line_end(line)
@@ -250,7 +256,6 @@ def prioritised(found: list[Proposal], clues: Clues = NOTHING) -> list[Proposal]
     totals: dict[str, float] = defaultdict(float)
     for proposal in found:
         totals[proposal.kind] += proposal.weight
-    ranked = [
-        replace(p, log_prior=math.log(priors[p.kind] * p.weight / totals[p.kind])) for p in found
-    ]
-    return sorted(ranked, key=lambda p: -p.log_prior)
+    for p in found:
+        p.log_prior = math.log(priors[p.kind] * p.weight / totals[p.kind])
+    return sorted(found, key=lambda p: -p.log_prior)

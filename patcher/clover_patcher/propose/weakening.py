@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
 
 from clover_patcher.propose.syntax import Statement
 from clover_patcher.propose.templates import Proposal, Site
@@ -21,20 +20,23 @@ _CONSTANT = re.compile(
 
 def last_of_all(site: Site, proposals: Iterable[Proposal]) -> Iterator[Proposal]:
     """The proposals, with a low prior for those that switch something off."""
+    checks = _checks_itself(site)
     for proposal in proposals:
-        if weakens(site, proposal):
-            proposal = replace(proposal, log_prior=min(proposal.log_prior, LAST))
+        if checks or weakens(site, proposal):
+            proposal.log_prior = min(proposal.log_prior, LAST)
         yield proposal
+
+
+def _checks_itself(site: Site) -> bool:
+    """Whether the statement is a check in the program's own file."""
+    is_assert = site.statement.kind == "assert_statement" and site.statement.function is None
+    return (is_assert and "AssertionError" in site.clues.kinds) or _decides(site)
 
 
 def weakens(site: Site, proposal: Proposal) -> bool:
     """Whether a `raise` or `assert` goes or is skipped, or a condition becomes a constant."""
     statement, slot = site.statement, proposal.slot
     word = _GUARDING.get(statement.kind)
-    if _decides(site) or (
-        word == "assert" and statement.function is None and "AssertionError" in site.clues.kinds
-    ):
-        return True  # a program that checks itself
     if proposal.kind == "delete":
         return word is not None
     if slot is None or slot.start > statement.start:

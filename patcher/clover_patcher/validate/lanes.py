@@ -20,7 +20,7 @@ from clover_patcher.repository.scope import matching
 from clover_patcher.repository.workspace import Workspace
 from clover_patcher.request import FixRequest
 from clover_patcher.task.task import Task
-from clover_patcher.types import Edit, Outcome
+from clover_patcher.types import Edit, Outcome, TestCoverage
 
 _MAX_JOBS = 2
 _MOST_REPAIRS = 5
@@ -125,6 +125,12 @@ class TestsOf:
     def passing(self, edits: Sequence[Edit] = ()) -> frozenset[str]:
         """Names of the tests that pass with the edits. Raises `Cancelled` once stopped."""
         return self._started().passing(edits)
+
+    def traced(self) -> tuple[frozenset[str], list[TestCoverage]]:
+        """Names of the tests that pass without edits, and what they and the others execute."""
+        runner = self._started()
+        runner.look()
+        return runner.expected, runner.trace()
 
     def _started(self) -> ProgramRunner:
         if self._stopped:

@@ -19,6 +19,8 @@ _GRACE_S = 3.0
 _OPINION_S = 30.0
 """How long a model that was asked for code is waited for, where another's candidate passes; never
 more than a third of the time that is left."""
+_THOROUGH = 0.75
+"""How much of the time that is left a thorough search goes on after the first passing candidate."""
 
 
 class Search:
@@ -31,6 +33,7 @@ class Search:
         self.passing: list[Passing] = []
         """All that passed, of every round."""
         self._task, self._evidence, self._log = task, evidence, log
+        self._is_thorough = task.request.thorough
         self._proposers = proposers
         self._feed = Feed(*streams(proposers, evidence))
 
@@ -46,13 +49,15 @@ class Search:
     def round(self, validator: Validator) -> list[Passing]:
         """Tries candidates until one passes, and then for a moment those that could be better.
 
+        A thorough search goes on with all of them for most of the time that is left.
         Those that pass, best first. A later round goes on where this one ended.
         """
         clock = self._task.clock
         clock.relax()
         passing: list[Passing] = []
-        self._try(validator, self._feed.candidates(clock, partial(verdict, passing)), passing)
-        if passing:
+        order = partial(verdict, () if self._is_thorough else passing)
+        self._try(validator, self._feed.candidates(clock, order), passing)
+        if passing and not self._is_thorough:
             self._hear_others(validator, passing)
         self.passing += passing
         return best_first(passing)
@@ -84,7 +89,10 @@ class Search:
             self._take_note(validation)
             if validation.outcome.status == "passed":
                 passing.append(Passing(validation.candidate, self.tried))
-                clock.hurry(_GRACE_S)
+                if not self._is_thorough:
+                    clock.hurry(_GRACE_S)
+                elif len(passing) == 1:
+                    clock.hurry(_THOROUGH * clock.left_s)
             shown = best_first(passing)[0].candidate if passing else validation.candidate
             self._task.progress.event(
                 "found" if passing else "search",

@@ -69,7 +69,7 @@ def outside(request: Instruction, done: Edited) -> bool:
         f"```python\n{SUM}\n",
         f"```python\n            self.items.append(item)\n\n{INSIDE}\n\n\ndef path():\n```",
     ],
-    ids=["plain", "prose", "margin", "no-language", "method", "unclosed", "around"],
+    ids=["plain", "prose", "margin", "no-language", "unclosed", "around"],
 )
 def test_answers_as_models_give_them(answer: str) -> None:
     done, _ = asked([answer])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import textwrap
 import time
+from dataclasses import replace
 
 import pytest
 from tests.patcher.samples import result
@@ -331,3 +332,57 @@ def test_a_method_without_self(old: str, new: str) -> None:
     """
     said = "TypeError: A.f() takes 1 positional argument but 2 were given"
     assert rank(broken, broken.replace(old, new), said) <= 3
+
+
+def test_one_value_is_formatted_as_it_is() -> None:
+    said = "TypeError: not all arguments converted during string formatting"
+    early('return "key %s" % key', 'return "key %s" % (key,)', said, within=3)
+
+
+def test_a_text_with_names_in_braces_gets_its_f() -> None:
+    said = "AssertionError: assert 'no {key} in data' == 'no 3 in data'"
+    early('return "no {key} in data"', 'return f"no {key} in data"', said, within=3)
+    broken = (
+        'def f(a, b):\n    return (\n        "one {a} "\n        "two "  #!\n        "{b}"\n    )\n'
+    )
+    fixed = (
+        'def f(a, b):\n    return (\n        f"one {a} "\n        "two "\n        f"{b}"\n    )\n'
+    )
+    assert rank(broken, fixed, said) <= 3
+
+
+def test_a_lambda_of_a_loop_keeps_the_loops_variable() -> None:
+    broken = (
+        "def f(names):\n    made = []\n    for n in names:\n"
+        "        made.append(lambda t: t == n)  #!\n    return made\n"
+    )
+    assert rank(broken, broken.replace("lambda t:", "lambda t, n=n:").replace("  #!", "")) <= 12
+    alone = "def f(names):\n    return [lambda: n for n in names]  #!\n"
+    assert rank(alone, alone.replace("lambda:", "lambda n=n:").replace("  #!", "")) <= 12
+
+
+def test_what_is_searched_may_be_none() -> None:
+    said = "TypeError: argument of type 'NoneType' is not iterable"
+    early("if 'a' in data.text: return key", "if data.text and 'a' in data.text: return key", said)
+
+
+def test_the_exception_that_came_out_is_met() -> None:
+    said = "OverflowError: timestamp out of range"
+    early(
+        "result = data.read(key)",
+        "try:\n        result = data.read(key)\n    except OverflowError:\n        result = None",
+        said,
+        within=60,
+    )
+
+
+def test_a_text_becomes_what_the_test_has() -> None:
+    broken = b'def f(text):\n    return "Use \'brew upgrade" in text\n'
+    quotes = ("Error: nothing", "Error: This is all. Use `brew upgrade` instead")
+    clues = replace(clues_of(["AssertionError"]), quotes=quotes)
+    first = ranked(broken.decode(), clues, 2)[0]
+    assert (
+        result(broken, first).decode().splitlines()[1] == '    return "Use `brew upgrade" in text'
+    )
+    has_it = replace(clues, quotes=(*quotes, "Use 'brew upgrade"))
+    assert not any(c.kind == "quoted" for c in ranked(broken.decode(), has_it, 2))

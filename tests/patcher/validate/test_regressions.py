@@ -147,3 +147,22 @@ def test_what_is_wider(tmp_path: Path, command: str, wider: list[tuple[str, ...]
     (tmp_path / "tests/test_a.py").touch()
     found = [check.arguments for _, check in wider_checks(Check.parse(command, tmp_path), tmp_path)]
     assert found == wider
+
+
+def test_tests_around_the_check_say_which_lines_they_do_not_need(make_repo) -> None:
+    """The named test runs all of these lines; those beside it run all but the wrong one."""
+    program = (
+        "def size(word):\n    word = word.strip()\n    count = len(word)\n"
+        "    if word.endswith('!'):\n        return count - 2\n    return count\n"
+    )
+    tests = (
+        "from prog import size\n\n\ndef test_loud():\n    assert size('hey!') == 3\n"
+        "\n\ndef test_plain():\n    assert size(' hey') == 3\n"
+        "\n\ndef test_empty():\n    assert size('') == 0\n"
+    )
+    root = make_repo({"prog.py": program, "test_size.py": tests, **INI})
+    result = run(root, "python -m pytest -q test_size.py::test_loud")
+    assert result.explanation is not None
+    first, second = result.explanation.suspects[:2]
+    assert first.line == 5 and first.score > 1.5 * second.score
+    assert "0 of 2 passing tests" in first.reasons[0]

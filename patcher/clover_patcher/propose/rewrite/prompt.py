@@ -26,7 +26,15 @@ _SYSTEM = (
 _MESSAGE, _TEST, _OUTPUT = 1_200, 2_400, 1_600
 """Characters of a failure's message, of the test, of what the check printed."""
 _LONGEST = 9_000
-"""Characters of a function that is still shown whole; longer ones are edited by search."""
+"""Characters of a function that is still shown."""
+_LONG = 3_000
+"""From so many characters on a function is edited by search: a processor writes ten tokens a
+second."""
+_EDITS = (
+    "Do not write {names} again, which is long: below its heading answer with the lines that change"
+    " alone, copied exactly, and the new ones:\n"
+    "```\n<<<<<<< SEARCH\nold lines\n=======\nnew lines\n>>>>>>> REPLACE\n```"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +112,8 @@ def first_prompt(
     if used:
         parts += ["", "Signatures of what they use:", "```python", *used, "```"]
     parts += ["", "Answer with the corrected function or functions, each below its heading."]
+    if long := [one.heading for one in shown if len(one.code) > _LONG]:
+        parts.append(_EDITS.format(names=", ".join(f"`{name}`" for name in long)))
     return [("system", _SYSTEM), ("user", "\n".join(parts))]
 
 

@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from itertools import accumulate
 
 from clover_engine.api import CancelToken
 from clover_engine.errors import EngineError, RequestCancelled, Unsupported
@@ -37,7 +38,9 @@ class Options:
     rounds: int = 2
     """How often one answer gets its failure back."""
     functions: int = 3
-    """Suspect functions in the first prompt."""
+    """Suspect functions in the first prompt, at most."""
+    characters: int = 5_000
+    """Their text in all; the first one may be longer."""
     temperature: float = 0.8
     top_p: float = 0.95
     patience_s: float = 20.0
@@ -161,6 +164,7 @@ class Rewriter:
             return _Attempt(asked, best.shown, best.round + 1)
         fresh = sum(a.round == 0 for a in self._attempts)
         shown = _selection(shown, fresh, self._options.functions)
+        shown = _within(shown, self._options.characters)
         return _Attempt(first_prompt(evidence, shown, self._withheld), tuple(shown), 0)
 
     def _ask(self, attempt: _Attempt, evidence: Evidence, seed: int) -> str:
@@ -233,6 +237,14 @@ def _selection(shown: Sequence[Shown], number: int, most: int) -> list[Shown]:
         return [shown[(number // 2) % len(shown)]]
     start = (number // 2 * most) % len(shown)
     return list(shown[start : start + most])
+
+
+def _within(shown: Sequence[Shown], most: int) -> list[Shown]:
+    """The first ones that are together no longer than that, at least one."""
+    sizes = accumulate(len(one.code) for one in shown)
+    return [
+        one for n, (one, size) in enumerate(zip(shown, sizes, strict=True)) if not n or size <= most
+    ]
 
 
 def _passed(outcome: Outcome | None) -> bool:

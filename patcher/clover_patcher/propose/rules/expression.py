@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from tree_sitter import Node
 
+from clover_patcher.propose.forms import searched
 from clover_patcher.propose.names import is_expression
 from clover_patcher.propose.syntax import Statement, walk
 from clover_patcher.propose.templates import Change, Site, change, expression_rule
@@ -152,9 +153,9 @@ def condition(node: Node, site: Site) -> Iterator[Change]:
         for index, other in enumerate(_other_conditions(site, text)[:12]):
             yield change(node, f"({text}) and {other}", "condition", 0.3 / (2 + index))
         return  # its operands are conditions themselves
-    for test in _presence(node, site):
+    for index, test in enumerate(_presence(node, site)):
         joint = "or" if test.startswith("not ") or test.endswith("is None") else "and"
-        yield change(node, f"{test} {joint} {text}", "presence")
+        yield change(node, f"{test} {joint} {text}", "presence", 1.0 / (2 + index / 2))
     for index, other in enumerate(_other_conditions(site, text)):
         weight = 1.0 / (2 + index)
         yield change(node, f"{text} and {other}", "condition", weight)
@@ -172,10 +173,10 @@ def _presence(node: Node, site: Site) -> list[str]:
     owners: dict[str, None] = {}
     for inner in walk(node):
         field = {"attribute": "object", "subscript": "value"}.get(inner.type)
-        owner = inner.child_by_field_name(field) if field else None
+        owner = inner.child_by_field_name(field) if field else searched(inner)
         if owner is not None and owner.type in ("identifier", "attribute"):
             owners.setdefault(site.text(owner))
-    forms = ("{}", "not {}", "{} is None", "{} is not None")
+    forms = ("{}", "{} is not None", "not {}", "{} is None")
     return [form.format(owner) for owner in list(owners)[:4] for form in forms]
 
 

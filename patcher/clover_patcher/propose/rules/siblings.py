@@ -5,13 +5,13 @@ where a similar place has one: code is written by analogy, and so are its repair
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
+from functools import lru_cache
 
 from clover_patcher.propose.rules.statement import gaps
-from clover_patcher.propose.syntax import CodeLine, Token
+from clover_patcher.propose.syntax import CodeLine, Source, Token
 from clover_patcher.propose.templates import Proposal, Site, fill_slot, line_slot, statement_rule
 
 _NAME = re.compile(r"[^\W\d]\w*")
@@ -37,7 +37,7 @@ def like_a_sibling(site: Site) -> Iterator[Proposal]:
     if here is None or source.on_line(site.line)[-1] is not site.statement:
         return
     slot, tokens = line_slot(source, site.line), lines[here].tokens
-    for place, sibling in enumerate(_siblings(lines, here)):
+    for place, sibling in enumerate(_siblings(source, here)):
         weight = sibling.alike**2 / (1 + place)
         for new, share in _adopted(tokens, sibling.line.tokens):
             yield fill_slot(source, slot, _text(new), "sibling", weight * share)
@@ -54,14 +54,15 @@ def missing_beside_a_sibling(site: Site) -> Iterator[Proposal]:
         for here, step in ((end - 1, 1), (after, -1)):
             if here is None or here < 0:
                 continue
-            for text, share in _continued(lines, here, step):
+            for text, share in _continued(site.source, here, step):
                 yield fill_slot(site.source, slot, text, "echo", weight * share)
 
 
-def _continued(lines: Sequence[CodeLine], here: int, step: int) -> Iterator[tuple[str, float]]:
+def _continued(source: Source, here: int, step: int) -> Iterator[tuple[str, float]]:
     """What stands beside the siblings of a line, in this line's names."""
+    lines = source.code_lines
     index = {line.number: i for i, line in enumerate(lines)}
-    for place, sibling in enumerate(_siblings(lines, here)):
+    for place, sibling in enumerate(_siblings(source, here)):
         beside = index[sibling.line.number] + step
         if 0 <= beside < len(lines) and beside != here:
             renamed = _renames(_opcodes(lines[here].tokens, sibling.line.tokens))
@@ -69,21 +70,25 @@ def _continued(lines: Sequence[CodeLine], here: int, step: int) -> Iterator[tupl
             yield text, sibling.alike**2 / (1 + place)
 
 
-def _siblings(lines: Sequence[CodeLine], here: int) -> list[_Sibling]:
+@lru_cache(256)
+def _siblings(source: Source, here: int) -> tuple[_Sibling, ...]:
     """The lines most like one of them, identical ones too, nearer ones first among equals."""
-    own = lines[here]
-    if not _FEWEST_TOKENS <= len(own.tokens) <= _MOST_TOKENS:
-        return []
-    count = Counter(token.text for token in own.tokens)
+    lines = source.code_lines
+    own, size = lines[here], len(lines[here].tokens)
+    if not _FEWEST_TOKENS <= size <= _MOST_TOKENS:
+        return ()
+    fewest, most = max(_FEWEST_TOKENS, size / 3), min(_MOST_TOKENS, 3 * size)  # see _LEAST_ALIKE
+    counts = own.counts.items()
     found = []
     for i, line in enumerate(lines):
-        if i != here and _FEWEST_TOKENS <= len(line.tokens) <= _MOST_TOKENS:
-            common = sum((count & line.counts).values())
-            alike = 2 * common / (len(own.tokens) + len(line.tokens))
+        if i != here and fewest <= len(line.tokens) <= most:
+            theirs = line.counts
+            common = sum(min(count, theirs[text]) for text, count in counts if text in theirs)
+            alike = 2 * common / (size + len(line.tokens))
             if alike >= _LEAST_ALIKE:
                 found.append((-alike, abs(i - here), i))
     found.sort()
-    return [_Sibling(lines[i], -alike) for alike, _, i in found[:_MOST_SIBLINGS]]
+    return tuple(_Sibling(lines[i], -alike) for alike, _, i in found[:_MOST_SIBLINGS])
 
 
 _Opcode = tuple[str, Sequence[Token], Sequence[Token], int, int]

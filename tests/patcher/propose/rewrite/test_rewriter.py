@@ -90,6 +90,32 @@ def test_two_files_change_together_or_not_at_all(project: Path) -> None:
     assert {change.path for change in result.changes} == {"shop/parse.py", "shop/units.py"}
 
 
+def test_a_long_function_is_edited_by_search(project: Path) -> None:
+    padding = "".join(
+        f"    known_{n} = 'a text that nobody reads, number {n}'\n" for n in range(80)
+    )
+    long = FILES["shop/parse.py"].replace("    # like", padding + "    # like")
+    (project / "shop/parse.py").write_text(long)
+    edit = (
+        "shop/parse.py::price\n```\n<<<<<<< SEARCH\n    amount = text.split()[0]\n"
+        "    return scale(int(amount))\n=======\n    amount, currency = text.split()\n"
+        "    cents = round(float(amount) * 100)\n"
+        "    return cents if currency == 'EUR' else (cents, currency)\n>>>>>>> REPLACE\n```"
+    )
+    engine = FakeTalker(answers=(edit,))
+    assert repair(project, engine).status == "fixed"
+    asked = engine.conversations[0].messages[-1].content
+    assert "Do not write `shop/parse.py::price` again" in asked
+    text = (project / "shop/parse.py").read_text()
+    assert padding in text and "(cents, currency)" in text
+
+
+def test_a_short_function_is_written_again(project: Path) -> None:
+    engine = FakeTalker(answers=(RIGHT,))
+    assert repair(project, engine).status == "fixed"
+    assert "SEARCH" not in engine.conversations[0].messages[-1].content
+
+
 def test_frozen_files_are_not_rewritten(project: Path) -> None:
     weak = "test_parse.py::test_cents\n```python\ndef test_cents():\n    assert True\n```"
     before = (project / "test_parse.py").read_bytes()
