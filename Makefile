@@ -99,7 +99,7 @@ clean:  ## remove everything that the commands above made
 
 # The environment. A stamp newer than its inputs means that there is nothing to do.
 $(VENV)/.ready-dev: pyproject.toml constraints.txt | $(PY)
-	$(PY) -m pip install --quiet -c constraints.txt -e '.[engine,dev]'
+	$(PY) -m pip install --quiet -c constraints.txt -e '.[engine,dev,gateway,mcp,acp]'
 	@touch $@ $(VENV)/.ready-demo
 
 $(VENV)/.ready-demo: pyproject.toml constraints.txt | $(PY)

@@ -69,7 +69,8 @@ def test_an_engine_is_chosen_without_the_language_server() -> None:
         for path in modules("clover_code")
         if any(name.startswith("clover_lsp") for name in imports("clover_code", path))
     }
-    assert users == {"context_cmd.py", "lsp_cmd.py", "stats_cmd.py"}
+    context = {"context_cmd.py", "context_output.py", "desk.py", "gateway_cmd.py", "fill.py"}
+    assert users == {"lsp_cmd.py", "stats_cmd.py", *context}
 
 
 def test_only_one_module_uses_gitpython() -> None:
@@ -98,7 +99,7 @@ def test_constraints_pin_everything_that_is_installed() -> None:
         if line and not line.startswith("#"):
             name, version = line.split("==")
             pinned[canonical(name)] = version
-    todo = [("clover-code", {"engine", "dev", ""})]
+    todo = [("clover-code", {"engine", "dev", "gateway", "mcp", "acp", ""})]
     seen = set()
     while todo:
         name, extras = todo.pop()

@@ -36,8 +36,13 @@ AT_THE_TOP = {
         (f"clover_patcher.propose.{n}" for n in ("pool", "questions", "source")), "patcher.source",
     ),
     "clover_patcher": "patcher.fix",
+    "clover_patcher.checking": "patcher.fix",
     "clover_patcher.fix": "patcher.fix",
     "clover_patcher.ending": "patcher.fix",
+    **dict.fromkeys(
+        (f"clover_code.{n}" for n in
+         ("context_output", "desk", "engine_option", "errors", "fix_output", "places")), "cli.desk",
+    ),
     "clover_lsp": "lsp.server",
     "clover_lsp.server": "lsp.server",
     "clover_lsp.session": "lsp.session",
@@ -59,7 +64,7 @@ ROOMS: dict[str, str] = {
     "engine.checkpoint": "engine.api engine.model",
     "engine.cpu": "engine.api engine.model engine.checkpoint",
     "engine.decode": "engine.api engine.model engine.text",
-    "engine.statistics": "engine.api engine.text engine.cpu",
+    "engine.statistics": "engine.api engine.text",
     "engine.inprocess": (
         "engine.api engine.model engine.text engine.checkpoint engine.cpu engine.decode"
     ),
@@ -84,11 +89,19 @@ ROOMS: dict[str, str] = {
         "engine.api patcher.types patcher.locate patcher.propose patcher.propose.rules"
     ),
     "patcher.propose.rewrite": "engine.api patcher.types patcher.locate patcher.propose",
+    "patcher.instruct": (
+        "engine.api engine.privacy patcher.types patcher.repository patcher.locate "
+        "patcher.propose.rewrite"
+    ),
     "patcher.validate": (
         "patcher.types patcher.repository patcher.check patcher.task patcher.locate "
         "patcher.propose patcher.report"
     ),
     "patcher.deliver": "patcher.types patcher.repository",
+    "patcher.agent": (
+        "engine.api patcher.types patcher.repository patcher.check patcher.task patcher.locate "
+        "patcher.propose.rewrite patcher.validate patcher.deliver patcher.instruct"
+    ),
     "patcher.report": "patcher.types patcher.repository patcher.propose patcher.deliver",
     "patcher.fix": (
         "engine.api patcher.types patcher.repository patcher.check patcher.task patcher.locate "
@@ -114,16 +127,32 @@ ROOMS: dict[str, str] = {
     ),
     "lsp.actions": (
         "engine.api engine.privacy patcher.types patcher.repository patcher.source patcher.fix "
-        "lsp.isolated lsp.context lsp.documents"
+        "patcher.instruct lsp.isolated lsp.context lsp.documents"
     ),
     "lsp.features": (
-        "engine.api lsp.status lsp.connection lsp.context lsp.documents lsp.isolated lsp.settings "
-        "lsp.suggest lsp.completion lsp.actions lsp.server"
+        "engine.api engine.checkpoint lsp.status lsp.connection lsp.context lsp.documents "
+        "lsp.isolated lsp.settings lsp.suggest lsp.completion lsp.actions lsp.server"
     ),
-    # cli: arguments and printing, over everything
+    # cli: arguments and printing, over everything; a room for each protocol that it speaks
+    "cli.gateway": (
+        "engine.api engine.privacy engine.clients lsp.context lsp.settings lsp.suggest "
+        "lsp.completion"
+    ),
+    "cli.desk": (
+        "engine.api engine.choice engine.clients engine.privacy engine.worker lsp.context "
+        "lsp.actions patcher.types patcher.fix patcher.repository patcher.deliver "
+        "patcher.instruct patcher.agent"
+    ),
+    "cli.mcp": "cli.desk engine.api patcher.types patcher.repository",
+    "cli.acp": (
+        "cli.desk engine.api engine.privacy patcher.types patcher.repository patcher.deliver "
+        "patcher.instruct patcher.agent"
+    ),
     "cli": (
-        "engine.api engine.capacity engine.checkpoint engine.choice engine.clients engine.serving "
+        "cli.desk cli.gateway cli.mcp cli.acp "
+        "engine.api engine.capacity engine.checkpoint engine.choice engine.serving "
         "engine.privacy engine.worker patcher.types patcher.fix patcher.repository patcher.deliver "
+        "patcher.instruct patcher.agent "
         "lsp.context lsp.session lsp.status"
     ),
 }

@@ -8,12 +8,11 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from clover_code.context_output import described
 from clover_code.errors import UserError
-from clover_code.places import Place as FilePlace
 from clover_code.places import cut, parse_place, read_text
 
 if TYPE_CHECKING:
-    from clover_lsp.context.gather import Explained
     from clover_lsp.context.room import Room
 
 EXAMPLES = """\
@@ -79,6 +78,7 @@ def _budget(text: str) -> int:
 def run(args: argparse.Namespace) -> int:
     """Runs the subcommand and returns its exit code."""
     from clover_lsp.context.room import Room, RoomOptions
+    from clover_lsp.context.types import Place
 
     place = parse_place(args.place)
     if place.path is None:
@@ -91,7 +91,11 @@ def run(args: argparse.Namespace) -> int:
         room.start()
         room.set_roots([str(root)])
         failure = _wait(room, root)
-        found = _describe(room, path, place, text, args.budget)
+        hole, uri = cut(text, place), path.as_uri()
+        room.opened(uri, "", hole.prefix + hole.suffix, 1)
+        room.wait(WAIT_S)
+        explained = room.explain(Place(uri, "", hole.prefix, hole.suffix), args.budget)
+        found = described(explained, hole, args.budget)
     finally:
         room.close()
     if args.json:
@@ -122,60 +126,6 @@ def _wait(room: Room, root: Path) -> str:
             return f"not ready after {WAIT_S:.0f} s"
     status = room.status()
     return status.detail if status.state == "failed" else ""
-
-
-def _describe(room: Room, path: Path, place: FilePlace, text: str, budget: int) -> dict[str, Any]:
-    """What `--json` prints."""
-    from clover_lsp.context.confidence import confidence
-    from clover_lsp.context.rank import cost
-    from clover_lsp.context.types import Place
-
-    hole = cut(text, place)
-    uri = path.as_uri()
-    room.opened(uri, "", hole.prefix + hole.suffix, 1)
-    room.wait(WAIT_S)
-    explained: Explained = room.explain(Place(uri, "", hole.prefix, hole.suffix), budget)
-    context = explained.context
-    return {
-        "withheld": context.withheld,
-        "prefix": context.place.prefix,
-        "suffix": context.place.suffix,
-        "redacted_characters": _redacted(hole.prefix + hole.suffix, context),
-        "budget_tokens": budget,
-        "snippets": [
-            {**_fields(s), "tokens": cost(s.text), "text": s.text} for s in context.snippets
-        ],
-        "lookups": [
-            {
-                "text": look.text,
-                "confidence": round(confidence(look), 3),
-                "path": look.path,
-                "matched": look.matched,
-                "followed": look.followed,
-                "count": look.count,
-                "rivals": look.rivals,
-            }
-            for look in context.lookups
-        ],
-        "left_out": [{**_fields(r.snippet), "why": r.why} for r in explained.rejected],
-    }
-
-
-def _fields(snippet: Any) -> dict[str, Any]:
-    return {
-        "path": snippet.path,
-        "line": snippet.first_line,
-        "kind": snippet.kind,
-        "score": snippet.score,
-        "reason": snippet.reason,
-    }
-
-
-def _redacted(text: str, context: Any) -> int:
-    shown = context.place.prefix + context.place.suffix
-    if context.withheld:
-        return 0
-    return sum(a != b for a, b in zip(text, shown, strict=True))
 
 
 def _print(data: dict[str, Any]) -> None:

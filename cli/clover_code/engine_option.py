@@ -8,6 +8,7 @@ import os
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from clover_code.errors import UserError
@@ -16,6 +17,7 @@ from clover_engine.choice.wanted import SERVERS
 if TYPE_CHECKING:
     from clover_engine.api import Engine
     from clover_engine.choice.wanted import Wanted
+    from clover_engine.generation import Converses
 
 ENGINES = ("auto", "embedded", *SERVERS, "none")
 
@@ -79,7 +81,8 @@ def wanted_by(args: argparse.Namespace) -> Wanted:
 
     chosen = chosen_settings(args)
     servers = {name: WantedServer(**chosen[name]) for name in SERVERS if name in chosen}
-    wanted = Wanted(chosen.get("engine", "auto"), **servers)
+    sglang, llamacpp, openai = (servers.get(name, WantedServer()) for name in SERVERS)
+    wanted = Wanted(chosen.get("engine", "auto"), sglang, llamacpp, openai)
     name = next((each for each in SERVERS if each == wanted.engine), None)
     if name and configured(name, wanted, os.environ) is None:
         raise UserError(
@@ -109,6 +112,34 @@ def opened(args: argparse.Namespace, withheld: str = "") -> Iterator[Engine | No
             yield engines.providers[0].engine if embedded_only else engines.interactive(None)
     finally:
         engines.close()
+
+
+@contextmanager
+def conversing(args: argparse.Namespace, withheld: str = "") -> Iterator[Converses]:
+    """The same for conversations: where the engine only fills holes, an installed coder model."""
+    from clover_engine.choice.talking import Talking
+
+    with opened(args, withheld) as engine:
+        assert engine is not None  # "none" is no choice where there is to be a conversation
+        talking = Talking(engine)
+        try:
+            yield talking
+        finally:
+            talking.close()
+
+
+def withheld_from_servers(path: Path | None) -> str:
+    """Why no server may read the file, in words; "" if one may. Of standard input (None) nothing
+    is known."""
+    from clover_engine.privacy.withheld import Withheld
+    from clover_engine.worker.local import install_command
+
+    if path is None:
+        return ""
+    try:
+        return Withheld().of_path(path)
+    except ModuleNotFoundError as error:  # what reads ignore files
+        raise UserError(f"{error.name} is not installed; run: {install_command()}") from error
 
 
 @contextmanager

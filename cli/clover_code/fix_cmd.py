@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import _thread
 import argparse
 import json
 import math
 import os
-import signal
 import sys
-import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,8 +16,10 @@ from clover_code import fix_output as output
 from clover_code.engine_option import ENVIRONMENT, add_engine_arguments, opened
 from clover_code.errors import UserError
 from clover_code.fix_screen import Screen
+from clover_code.interrupts import interruptible
+from clover_code.reporting import exit_code, words
 from clover_engine.api import CancelToken
-from clover_engine.errors import CheckpointError, EngineError, EngineUnavailable
+from clover_engine.errors import EngineError
 
 if TYPE_CHECKING:
     from clover_patcher.fix import FixResult
@@ -48,8 +46,6 @@ the engine is a server elsewhere.
 
 _INTERNAL, _INTERRUPTED = 70, 130
 _STDOUT = Path("-")
-_PATIENCE_S = 2.0
-"""How long an interrupted run may take to end by itself."""
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -92,17 +88,17 @@ def _add_search_arguments(parser: argparse.ArgumentParser) -> None:
         "paths", nargs="*", metavar="PATH", help="patch only these files or folders"
     )
     parser.add_argument(
-        "--budget", type=_seconds, default=120.0, metavar="SECONDS", help="default: 120"
+        "--budget", type=seconds_of, default=120.0, metavar="SECONDS", help="default: 120"
     )
     add_engine_arguments(parser, what="the model that proposes and ranks candidates")
     parser.add_argument(
         "--check-timeout",
-        type=_seconds,
+        type=seconds_of,
         metavar="SECONDS",
         help="limit for one test or command (default: chosen from its first run)",
     )
     parser.add_argument(
-        "--jobs", type=_count, default=0, metavar="N", help="copies of the tree tried in parallel"
+        "--jobs", type=count_of, default=0, metavar="N", help="copies of the tree tried in parallel"
     )
     parser.add_argument(
         "--thorough",
@@ -181,15 +177,15 @@ def run(args: argparse.Namespace) -> int:
     started = time.monotonic()
     screen = Screen(sys.stderr, ci=args.ci)
     try:
-        with _interruptible() as cancel:
+        with interruptible() as cancel:
             result = _fix(args, screen, cancel)
     except (PatcherError, EngineError) as exc:
         screen.clear()
         outcome = getattr(exc, "outcome", None)
         if outcome and any(failure.nodeid for failure in outcome.failures):
             output.print_failures(outcome)  # else the words below say all of it
-        output.say(_words(exc))
-        return _report_error(args, exc, _exit_code(exc), time.monotonic() - started)
+        output.say(words(exc))
+        return _report_error(args, exc, exit_code(exc), time.monotonic() - started)
     except Exception as exc:
         screen.clear()
         _report_error(args, exc, _INTERNAL, time.monotonic() - started)
@@ -209,7 +205,7 @@ def _fix(args: argparse.Namespace, screen: Screen, cancel: CancelToken) -> FixRe
     from clover_patcher.repository.git import Repository
 
     top = Repository.open(Path.cwd()).root
-    withheld = _withheld(top)
+    withheld = withheld_below(top)
     request = FixRequest(
         root=Path.cwd(),
         check=args.check,
@@ -240,7 +236,7 @@ def _fix(args: argparse.Namespace, screen: Screen, cancel: CancelToken) -> FixRe
             engine.close()
 
 
-def _withheld(top: Path) -> Callable[[str], bool]:
+def withheld_below(top: Path) -> Callable[[str], bool]:
     """Which paths below the top of the repository the language server withholds, here too."""
     from clover_engine.privacy.withheld import Withheld
 
@@ -272,37 +268,6 @@ def _pasted(name: str | None) -> str:
     if not data.strip():
         raise UsageError(f"the traceback {name} is empty: paste it and end with Ctrl-D")
     return data.decode("utf-8", "replace")
-
-
-@contextmanager
-def _interruptible() -> Iterator[CancelToken]:
-    """Ctrl-C and termination signals end the run in order, so that the copies are removed.
-
-    Where that takes long, and at a second signal, the program unwinds from wherever it is.
-    """
-    cancel = CancelToken()
-
-    def stop(number: int, _: Any) -> None:
-        if cancel.cancelled:
-            raise KeyboardInterrupt
-        cancel.cancel()
-        late = threading.Timer(_PATIENCE_S, _thread.interrupt_main, (number,))
-        late.daemon = True
-        late.start()
-        timers.append(late)
-
-    timers: list[threading.Timer] = []
-    names = ("SIGINT", "SIGTERM", "SIGHUP")  # Windows lacks the last
-    wanted = [getattr(signal, name) for name in names if hasattr(signal, name)]
-    heard = [number for number in wanted if signal.getsignal(number) is not signal.SIG_IGN]
-    before = {number: signal.signal(number, stop) for number in heard}
-    try:
-        yield cancel
-    finally:
-        for timer in timers:
-            timer.cancel()
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 def _require_outputs(args: argparse.Namespace) -> None:
@@ -354,13 +319,13 @@ def _report(args: argparse.Namespace, result: FixResult) -> int:
 
 def _report_error(args: argparse.Namespace, exc: Exception, code: int, seconds: float) -> int:
     if args.json:
-        said = output.error_as_json(_words(exc), code, seconds)
+        said = output.error_as_json(words(exc), code, seconds)
         said["failures"] = output.failures_as_json(getattr(exc, "outcome", None))
         output.print_json(said)
     if args.sarif is not None:
         from clover_code.fix_sarif import error_as_sarif
 
-        _write_json(args.sarif, error_as_sarif(_words(exc), code))
+        _write_json(args.sarif, error_as_sarif(words(exc), code))
     return code
 
 
@@ -387,19 +352,7 @@ def _write(path: Path, data: bytes) -> None:
         raise UserError(f"cannot write {path}: {exc.strerror}; the fix itself is done") from exc
 
 
-def _words(exc: Exception) -> str:
-    return " ".join(str(exc).split()) or type(exc).__name__
-
-
-def _exit_code(exc: Exception) -> int:
-    from clover_patcher.errors import PatcherError
-
-    if isinstance(exc, PatcherError):
-        return exc.exit_code
-    return 2 if isinstance(exc, CheckpointError | EngineUnavailable) else 1
-
-
-def _seconds(text: str) -> float:
+def seconds_of(text: str) -> float:
     try:
         value = float(text)
     except ValueError:
@@ -409,7 +362,7 @@ def _seconds(text: str) -> float:
     return value
 
 
-def _count(text: str) -> int:
+def count_of(text: str) -> int:
     if not text.isdecimal() or not 1 <= int(text) <= 64:
         raise argparse.ArgumentTypeError(f"{text!r} is not a number from 1 to 64")
     return int(text)

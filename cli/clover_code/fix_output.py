@@ -239,9 +239,9 @@ def left_alone(result: FixResult) -> str:
 _UNDO = "`clover-code undo` takes it back"
 
 
-def say(text: str) -> None:
-    """One line on standard error."""
-    print(f"clover-code fix: {' '.join(text.split())}", file=sys.stderr)
+def say(text: str, name: str = "fix") -> None:
+    """One line on standard error, of the subcommand `name`."""
+    print(f"clover-code {name}: {' '.join(text.split())}", file=sys.stderr)
 
 
 def write_patch(patch: bytes, *, colour: bool) -> None:

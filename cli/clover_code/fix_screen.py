@@ -1,4 +1,4 @@
-"""How a run of `clover-code fix` shows itself while it goes on: a live line, or plain lines."""
+"""How a run shows itself while it goes on: a live line, or plain lines."""
 
 from __future__ import annotations
 
@@ -19,8 +19,9 @@ _REPEAT_S = 10.0
 class Screen:
     """Shows progress on a terminal as one line, in a CI log as lines, else not at all."""
 
-    def __init__(self, stream: TextIO, *, ci: bool = False) -> None:
-        self._stream = stream
+    def __init__(self, stream: TextIO, *, ci: bool = False, name: str = "fix") -> None:
+        """`name`: of the subcommand."""
+        self._stream, self._name = stream, name
         self._ci = ci
         self._live = not ci and stream.isatty() and os.environ.get("TERM") != "dumb"
         self._shown_at = -math.inf
@@ -38,7 +39,7 @@ class Screen:
             if self._live:
                 self._draw(f"{stage:9}  " + "  ".join(parts))
             else:
-                print(f"clover-code fix: {stage}: {', '.join(parts)}", file=self._stream)
+                print(f"clover-code {self._name}: {stage}: {', '.join(parts)}", file=self._stream)
 
     def clear(self) -> None:
         """Removes the live line."""

@@ -9,9 +9,14 @@ import time
 import typing
 from typing import TYPE_CHECKING, Any
 
-from clover_code.engine_option import ENGINES, ENVIRONMENT, add_engine_arguments, opened
-from clover_code.errors import UserError
-from clover_code.places import CursorText, Place, cut, parse_place, read_text
+from clover_code.engine_option import (
+    ENGINES,
+    ENVIRONMENT,
+    add_engine_arguments,
+    opened,
+    withheld_from_servers,
+)
+from clover_code.places import CursorText, cut, parse_place, read_text
 from clover_engine.api import InfillRequest, Mode, to_json
 from clover_engine.gate import is_shown
 
@@ -90,7 +95,7 @@ def run(args: argparse.Namespace) -> int:
         deadline_s=args.deadline,
     )
     begun = time.monotonic()
-    with opened(args, _withheld(place)) as engine:
+    with opened(args, withheld_from_servers(place.path)) as engine:
         assert engine is not None  # "none" is no choice here
         result = engine.infill(request)
     found = describe(result, hole, time.monotonic() - begun)
@@ -99,20 +104,6 @@ def run(args: argparse.Namespace) -> int:
     else:
         _print(found)
     return 0
-
-
-def _withheld(place: Place) -> str:
-    """Why no server may read the file, in words; "" if one may. Of standard input nothing is
-    known."""
-    from clover_engine.privacy.withheld import Withheld
-    from clover_engine.worker.local import install_command
-
-    if place.path is None:
-        return ""
-    try:
-        return Withheld().of_path(place.path)
-    except ModuleNotFoundError as error:  # what reads ignore files
-        raise UserError(f"{error.name} is not installed; run: {install_command()}") from error
 
 
 def describe(result: InfillResult, hole: CursorText, seconds: float) -> dict[str, Any]:

@@ -22,10 +22,16 @@ from clover_code.places import STDIN
 
 COMMANDS = {
     "fix": "clover_code.fix_cmd",
+    "edit": "clover_code.edit_cmd",
+    "do": "clover_code.do_cmd",
+    "message": "clover_code.message_cmd",
     "undo": "clover_code.undo_cmd",
     "infill": "clover_code.infill_cmd",
     "context": "clover_code.context_cmd",
     "lsp": "clover_code.lsp_cmd",
+    "gateway": "clover_code.gateway_cmd",
+    "mcp": "clover_code.mcp_cmd",
+    "acp": "clover_code.acp_cmd",
     "model": "clover_code.model_cmd",
     "serve": "clover_code.serve_cmd",
     "stats": "clover_code.stats_cmd",
@@ -40,6 +46,7 @@ BROKEN_PIPE = 141
 EXAMPLES = """\
 examples:
   clover-code fix --check "pytest tests/test_shop.py"
+  clover-code edit shop/cart.py:12-20 "return None for an empty cart"
   clover-code infill shop/cart.py:12:5
   clover-code undo
   clover-code doctor

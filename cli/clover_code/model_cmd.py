@@ -28,7 +28,6 @@ exit codes:
   0  done
   2  it cannot be done; nothing is half-installed, and one line says what to do
 """
-NANO = "nano"
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -85,34 +84,25 @@ def _list(as_json: bool) -> None:
 
 
 def _rows() -> list[dict[str, Any]]:
-    from clover_engine.checkpoint.catalog import OFFERED, chosen
-    from clover_engine.worker.local import DEFAULT_CHECKPOINT
+    from clover_engine.checkpoint.listed import listed
 
-    wanted = os.environ.get("CLOVER_CHECKPOINT") or chosen() or NANO
-    weights = sum(path.stat().st_size for path in DEFAULT_CHECKPOINT.glob("*.safetensors"))
-    rows: list[dict[str, Any]] = [
+    return [
         {
-            "name": NANO, "bytes": weights, "licence": "Apache-2.0", "installed": True,
-            "purpose": "in the package: quick, small and young", "in_use": wanted == NANO,
+            "name": model.name, "bytes": model.size, "licence": model.licence,
+            "installed": model.is_installed, "purpose": model.purpose, "in_use": model.is_in_use,
         }
+        for model in listed()
     ]  # fmt: skip
-    for model in OFFERED.values():
-        rows.append(
-            {
-                "name": model.name, "bytes": model.size, "licence": model.licence,
-                "installed": model.path.is_file(), "purpose": model.purpose,
-                "in_use": wanted in (model.name, str(model.path)),
-            }
-        )  # fmt: skip
-    return rows
 
 
 def _offered(name: str) -> Any:
-    from clover_engine.checkpoint.catalog import OFFERED
+    from clover_engine.checkpoint.fetch import FetchError
+    from clover_engine.checkpoint.listed import offered
 
-    if name not in OFFERED:
-        raise UserError(f"no model {name!r}; there are: {', '.join(OFFERED)}")
-    return OFFERED[name]
+    try:
+        return offered(name)
+    except FetchError as error:
+        raise UserError(str(error)) from error
 
 
 def _get(name: str, file: Path | None, from_index: bool) -> None:
@@ -172,12 +162,14 @@ def _remove(name: str) -> None:
 
 
 def _use(name: str) -> None:
-    from clover_engine.checkpoint.catalog import choose, models_folder
+    from clover_engine.checkpoint.catalog import models_folder
+    from clover_engine.checkpoint.fetch import FetchError
+    from clover_engine.checkpoint.listed import use
 
-    if name != NANO and not _offered(name).path.is_file():
-        raise UserError(f"{name} is not installed; run: clover-code model get {name}")
     try:
-        choose("" if name == NANO else name)
+        use(name)
+    except FetchError as error:
+        raise UserError(str(error)) from error
     except OSError as error:
         raise UserError(
             f"cannot write {models_folder()}: {error.strerror or error}; set CLOVER_CACHE_DIR to "

@@ -18,7 +18,14 @@ from clover_engine.api import Infill
 SHOWN_CONFIDENCE = 0.4
 """Probability of being exactly right from which a text is shown; the one place that says so."""
 
-MODEL_CURVES: Mapping[str, tuple[float, ...]] = {"clover-nano": (0.384, 1.387, -1.939)}
+SMALL = "clover-nano"
+"""The shipped model's name."""
+_CODER = (0.802, 1.128, -1.467)
+MODEL_CURVES: Mapping[str, tuple[float, ...]] = {
+    SMALL: (0.384, 1.387, -1.939),
+    "coder-0.5b": _CODER,
+    "coder-1.5b": _CODER,  # not measured itself; its texts are right more often
+}
 """Logistic curves by model: an intercept, then the weight of each of `model_features`."""
 
 _TOKEN = re.compile(r"\w+|[^\w\s]")

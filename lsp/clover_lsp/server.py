@@ -36,6 +36,7 @@ from clover_lsp.documents.documents import Documents, Snapshot, folder_path, pat
 from clover_lsp.documents.notebooks import Notebooks
 from clover_lsp.documents.text import Encoding
 from clover_lsp.documents.workspace import Workspace
+from clover_lsp.settings.power import Power
 from clover_lsp.settings.read import read_settings
 from clover_lsp.settings.settings import SECTION, Settings
 from clover_lsp.status import Kind, Report, Status
@@ -95,6 +96,7 @@ class CloverServer(LanguageServer):
         self.workers = Workers()
         self.offers = Offers()
         self.metrics = Metrics()
+        self.power = Power()
         self.tickets = Tickets()
         """The current interactive request of each document."""
         self.status = Status(lambda params: self.protocol.notify("didChangeStatus", params))
@@ -171,12 +173,23 @@ class CloverServer(LanguageServer):
                 )
         before, self.settings = self.settings, settings
         if before.wanted != settings.wanted or not self.engine.providers:
-            old, self.engine = self.engine, self._make_engines(settings.wanted)
-            self.engine.changed = self.engine_changed
-            self.workers.background.submit(old.close)
+            self._make_engine()
         for call in self._on_settings:
             self.guard(call, settings)
         self.show_engine()
+
+    def renew_engine(self) -> None:
+        """Another model is to answer from now on; what was remembered is forgotten."""
+        self._make_engine()
+        self.completer.clear()
+        self.show_engine()
+        if self._language is not None:
+            self.workers.background.submit(self.engine.warm, self._language)
+
+    def _make_engine(self) -> None:
+        old, self.engine = self.engine, self._make_engines(self.settings.wanted)
+        self.engine.changed = self.engine_changed
+        self.workers.background.submit(old.close)
 
     def engine_changed(self) -> None:
         """From any thread: the status may differ now."""

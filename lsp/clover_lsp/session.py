@@ -42,6 +42,8 @@ FEATURES = (
     "commands",
     "fix_action",
     "edit_selection",
+    "models",
+    "instruct",
     "next_edit",
 )
 CLIENT_CHECK_S = 3.0

@@ -29,6 +29,10 @@ class FileChange:
     path: str
     before: bytes
     after: bytes
+    created: bool = False
+    """There was no such file; `before` is empty then."""
+    removed: bool = False
+    """There is no such file afterwards; `after` is empty then."""
 
 
 def apply_edits(data: bytes, edits: Sequence[Edit]) -> bytes:
@@ -71,20 +75,53 @@ def write_changes(root: Path, changed: Sequence[FileChange]) -> None:
     missing or cannot be written any more, and `UsageError` for a path that must not be written
     (see `safe_path`) or a read-only file.
     """
-    targets = [safe_path(root, change.path) for change in changed]
+    targets = [place_of(root, change) for change in changed]
     for target, change in zip(targets, changed, strict=True):
         expect(target, change)
     done: list[int] = []
     try:
         for number, (target, change) in enumerate(zip(targets, changed, strict=True)):
             done.append(number)
-            overwrite(target, change.after)
+            _write(target, change.after, gone=change.removed)
     except OSError as exc:
         for number in done:
             with suppress(OSError):
-                overwrite(targets[number], changed[number].before)
+                change = changed[number]
+                _write(targets[number], change.before, gone=change.created)
         names = ", ".join(change.path for change in changed)
         raise TreeChanged(f"could not write {names}: {exc.strerror}") from exc
+
+
+def _write(target: Path, data: bytes, *, gone: bool) -> None:
+    """Writes a file of a copy of our own, or removes it."""
+    if gone:
+        target.unlink(missing_ok=True)
+    elif target.exists():
+        overwrite(target, data)
+    else:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_bytes(data)
+
+
+def place_of(root: Path, change: FileChange) -> Path:
+    """The absolute path of a file that a change writes, removes or creates.
+
+    Raises as `safe_path` does, and `TreeChanged` where a file to be created is there already.
+    """
+    if not change.created:
+        return safe_path(root, change.path)
+    return free_path(root, change.path)
+
+
+def free_path(root: Path, path: str) -> Path:
+    """The absolute path of a file that a patch may create. Raises as `place_of` does."""
+    at = _walked(root, path)
+    if os.path.lexists(at):
+        raise TreeChanged(f"{path} is there already: run the command again")
+    above = next(folder for folder in at.parents if os.path.lexists(folder))
+    if not above.is_dir():
+        raise UsageError(f"{path} cannot be created: {above.relative_to(root)} is no folder")
+    return at
 
 
 def safe_path(root: Path, path: str) -> Path:
@@ -94,17 +131,7 @@ def safe_path(root: Path, path: str) -> Path:
     of git's own (in `.git`, or `.gitmodules`, `.gitattributes`, …), or is not a regular writable
     file; `TreeChanged`: it is not there any more.
     """
-    parts = PurePosixPath(path).parts
-    if not parts or path.startswith("/") or ".." in parts or "\0" in path:
-        raise UsageError(f"{path!r} is not a path inside the repository")
-    *folders, name = (part.lower() for part in parts)
-    if ".git" in folders or name.startswith(".git"):
-        raise UsageError(f"{path} belongs to git: patches never touch it")
-    at = root
-    for part in parts:
-        at = at / part
-        if at.is_symlink():
-            raise UsageError(f"{path} goes through a symbolic link: name the real file")
+    at = _walked(root, path)
     try:
         mode = at.lstat().st_mode
     except OSError as exc:
@@ -116,15 +143,33 @@ def safe_path(root: Path, path: str) -> Path:
     return at
 
 
+def _walked(root: Path, path: str) -> Path:
+    """The absolute path. Raises `UsageError` where patches have no business there."""
+    parts = PurePosixPath(path).parts
+    if not parts or path.startswith("/") or ".." in parts or "\0" in path:
+        raise UsageError(f"{path!r} is not a path inside the repository")
+    *folders, name = (part.lower() for part in parts)
+    if ".git" in folders or name.startswith(".git"):
+        raise UsageError(f"{path} belongs to git: patches never touch it")
+    at = root
+    for part in parts:
+        at = at / part
+        if at.is_symlink():
+            raise UsageError(f"{path} goes through a symbolic link: name the real file")
+    return at
+
+
 def sha256(data: bytes) -> str:
     """Hexadecimal digest that identifies a file's content."""
     return hashlib.sha256(data).hexdigest()
 
 
 def expect(target: Path, change: FileChange) -> None:
-    """Raises `TreeChanged` unless the file holds the change's `before` bytes."""
+    """Raises `TreeChanged` unless the file holds the change's `before` bytes, or is not there."""
     try:
-        same = target.read_bytes() == change.before
+        same = (
+            not os.path.lexists(target) if change.created else target.read_bytes() == change.before
+        )
     except OSError:
         same = False
     if not same:
@@ -148,6 +193,15 @@ def stage(target: Path, data: bytes, staged: Path) -> None:
             for name in os.listxattr(target):
                 os.setxattr(out.fileno(), name, os.getxattr(target, name))
         _date(out.fileno(), info)
+        os.fsync(out.fileno())
+
+
+def stage_new(data: bytes, staged: Path) -> None:
+    """Prepares a file that is to be created; its mode is that of any new file."""
+    handle = os.open(staged, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
+    with os.fdopen(handle, "wb") as out:
+        out.write(data)
+        out.flush()
         os.fsync(out.fileno())
 
 
@@ -176,7 +230,16 @@ def _date(handle: int, before: os.stat_result) -> None:
 def _file_diff(change: FileChange) -> Iterator[bytes]:
     old, new = _lines(change.before), _lines(change.after)
     yield b"diff --git %s %s\n" % (_quoted("a/" + change.path), _quoted("b/" + change.path))
-    yield b"--- %s\n+++ %s\n" % (_header("a/" + change.path), _header("b/" + change.path))
+    if change.created or change.removed:
+        yield b"%s file mode 100644\n" % (b"new" if change.created else b"deleted")
+    if not (old or new):
+        return
+    there = [_header("a/" + change.path), _header("b/" + change.path)]
+    if change.created:
+        there[0] = b"/dev/null"
+    if change.removed:
+        there[1] = b"/dev/null"
+    yield b"--- %s\n+++ %s\n" % tuple(there)
     for group in _hunks(_opcodes(old, new)):
         first, last = group[0], group[-1]
         old_range, new_range = _range(first[1], last[2]), _range(first[3], last[4])

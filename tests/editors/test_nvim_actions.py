@@ -75,6 +75,23 @@ def test_where_there_is_no_diagnostic_the_user_is_told(editor: Editor, folder: P
     assert "no diagnostic in this line" in editor.messages()
 
 
+def test_the_models_are_listed_and_the_chosen_one_is_used(editor: Editor, folder: Path) -> None:
+    open_file(editor, folder / "model.py", "x = 1\n")
+    editor.run("offered = nil")
+    editor.command("Clover model")  # the first is chosen: the one in the package
+    editor.wait("offered ~= nil and offered[1].name == 'nano' and offered[1].inUse")
+    editor.wait("vim.fn.execute('messages'):find('nano is used from now on') ~= nil")
+
+
+def test_a_model_is_downloaded_only_after_a_yes(editor: Editor, folder: Path) -> None:
+    open_file(editor, folder / "model.py", "x = 1\n")
+    editor.run("vim.ui.select = function(items, opts, done) offered = items done(items[2]) end")
+    editor.command("Clover model coder-0.5b")
+    editor.wait("offered[1] == 'Download coder-0.5b: 491 MB, Apache-2.0'")
+    editor.run("vim.ui.select = function(items, opts, done) offered = items done(items[1]) end")
+    assert "getting" not in editor.messages()
+
+
 def test_what_the_tests_say_is_repaired_and_undone(editor: Editor, folder: Path) -> None:
     bad = TOTAL.replace("+=", "-=")
     (folder / "test_sums.py").write_text(

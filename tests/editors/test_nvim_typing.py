@@ -195,7 +195,7 @@ def test_what_is_selected_is_written_anew(editor: Editor, keys: str, expected: s
     editor.run("vim.ui.select = function(items, _, done) chosen = items[1].text done(items[1]) end")
     editor.run("vim.api.nvim_buf_set_lines(0, 0, -1, true, { ... })", before.rstrip("\n"))
     editor.run("chosen = nil")
-    editor.type(f"{keys}:Clover edit<CR>")
+    editor.type(f"{keys}:Clover anew<CR>")
     editor.wait("chosen ~= nil")
     assert editor.lines() == [(expected % editor.lua("chosen")).rstrip("\n")]
     editor.type("u")

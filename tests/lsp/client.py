@@ -302,6 +302,10 @@ class Editor:
         found = self.ask(uri, at, kind).result(WAIT_S)
         return [] if found is None else found.items
 
+    def command(self, name: str, *arguments: Any) -> Any:
+        params = types.ExecuteCommandParams(name, arguments=list(arguments))
+        return self.request(types.WORKSPACE_EXECUTE_COMMAND, params)
+
     def accept(self, uri: str, item: Any) -> None:
         """Does what a client does on acceptance: replace the range, then run the command."""
         start, end = (self.offset(uri, p) for p in (item.range.start, item.range.end))

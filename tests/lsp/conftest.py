@@ -45,16 +45,20 @@ class Servers:
         transport: str = "stdio",
         *,
         worker: str | None = None,
+        checkpoint: str = "",
         say_hello: bool = True,
         **how: Any,
     ) -> Any:
-        """An editor with a fresh server; `editor.script` steers its model. `worker` replaces it."""
+        """An editor with a fresh server; `editor.script` steers its model. `worker` replaces it;
+        with a `checkpoint` of another kind than the shipped one there are two models."""
         folder = self._folder / str(next(self._numbers))
         folder.mkdir()
         script = client.Script(folder)
         editor = client.Editor(self._loop.loop)
         editor.script, editor.folder = script, folder
         env = client.environment(folder, script.command if worker is None else worker)
+        if checkpoint:
+            env["CLOVER_CHECKPOINT"] = checkpoint
         self._open.append(editor)
         if say_hello:
             editor.start(transport, env, **how)

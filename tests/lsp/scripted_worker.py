@@ -3,7 +3,8 @@
 ``scripted_worker.py CONTROL LOG``: CONTROL is a JSON file, read anew for every request::
 
     {"targets": ["whole document", …],  a prefix of one is continued with what follows there
-     "default": "text for other places", "confidence": 0.9999, "step_s": 0.0, "fail": ""}
+     "default": "text for other places", "confidence": 0.9999, "step_s": 0.0, "fail": "",
+     "large": {…}}  what differs where the checkpoint is a GGUF file
 
 LOG gets a line for every request that begins or ends, every step and every cancellation, in the
 order in which the worker saw them.
@@ -12,6 +13,7 @@ order in which the worker saw them.
 from __future__ import annotations
 
 import json
+import os
 import sys
 import threading
 import time
@@ -22,6 +24,8 @@ from clover_engine.api import CancelToken, InfillRequest, InfillResult
 from clover_engine.errors import EngineUnavailable
 from clover_engine.testing.fakes import FakeEngine
 from clover_engine.worker.serve import Worker, _take_over_streams
+
+IS_LARGE = os.environ.get("CLOVER_CHECKPOINT", "").endswith(".gguf")
 
 
 class Log:
@@ -57,7 +61,9 @@ class Scripted:
 
     def infill(self, request: InfillRequest, cancel: CancelToken | None = None) -> InfillResult:
         script = json.loads(self._control.read_text())
-        facts = {"prefix": request.prefix, "suffix": request.suffix, "mode": request.mode}
+        script |= script.get("large", {}) if IS_LARGE else {}
+        facts: dict[str, Any] = {"is_large": IS_LARGE}
+        facts |= {"prefix": request.prefix, "suffix": request.suffix, "mode": request.mode}
         facts["must_start_with"] = request.must_start_with
         facts |= {"snippets": [s.text for s in request.snippets], "drafts": list(request.drafts)}
         self._log("begin", **facts, n=request.n, max_tokens=request.max_tokens)

@@ -9,6 +9,6 @@ end
 vim.api.nvim_create_user_command("Clover", function(input) require("clover.commands").run(input) end, {
   nargs = "*",
   range = true,
-  desc = "clover-code: fix, edit, next, suggest, pause, status, restart, log",
+  desc = "clover-code: fix, edit, message, next, suggest, pause, status, restart, log",
   complete = function(lead, line) return require("clover.commands").complete(lead, line) end,
 })

@@ -3,7 +3,9 @@
 import * as vscode from "vscode";
 import { Server } from "./client";
 import { Previews } from "./fix";
+import { commitMessage, editInWords } from "./instruct";
 import { setUp, showMenu } from "./menu";
+import { chooseModel, offerModel } from "./models";
 import { NextEdit } from "./nextEdit";
 import { Pauses } from "./pause";
 import { StatusItem } from "./status";
@@ -39,10 +41,13 @@ export function activate(context: vscode.ExtensionContext): void {
     command("menu", () => showMenu(status, pauses, log)),
     command("fix", () => chooseFix(running)),
     command("fixTests", () => fixTests(running)),
+    command("edit", (words?: string) => editInWords(running, previews, words)),
+    command("commitMessage", (control?: { rootUri?: vscode.Uri }) => commitMessage(running, control)),
     command("nextEdit", () => nextEdit.go()),
     command("dismissNextEdit", () => nextEdit.clear()),
     command("restart", () => running.restart()),
     command("setUp", () => setUp(context, running, log)),
+    command("model", () => chooseModel(running)),
     command("settings", () => vscode.commands.executeCommand("workbench.action.openSettings", "@ext:clover-code.clover-code")),
     command("walkthrough", () => vscode.commands.executeCommand("workbench.action.openWalkthrough", WALKTHROUGH, false)),
     command("log", () => log.show()),
@@ -63,7 +68,10 @@ export function activate(context: vscode.ExtensionContext): void {
   );
   drawPause();
   // Nothing below is waited for: commands work only once this function has returned.
-  void running.start().then((started) => welcome(context, started));
+  void running.start().then(async (started) => {
+    const first = await welcome(context, started);
+    if (started && !first) await offerModel(context, running);
+  });
 }
 
 export async function deactivate(): Promise<void> {
@@ -72,9 +80,9 @@ export async function deactivate(): Promise<void> {
 
 /**
  * On the first start the walkthrough, unless someone is at work in a file already: then only an
- * offer of it. While there is no server, an offer to set it up.
+ * offer of it. While there is no server, an offer to set it up. Resolves to whether it was the first.
  */
-async function welcome(context: vscode.ExtensionContext, started: boolean): Promise<void> {
+async function welcome(context: vscode.ExtensionContext, started: boolean): Promise<boolean> {
   const first = !context.globalState.get<boolean>("welcomed");
   await context.globalState.update("welcomed", true);
   if (first && !vscode.window.activeTextEditor) {
@@ -84,6 +92,7 @@ async function welcome(context: vscode.ExtensionContext, started: boolean): Prom
   } else if (!started) {
     await offer("Clover: the server is not installed or does not start.", { "Set up…": "setUp", "Show log": "log" });
   }
+  return first;
 }
 
 async function offer(message: string, choices: Record<string, string>): Promise<void> {

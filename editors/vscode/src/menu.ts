@@ -21,7 +21,7 @@ export async function showMenu(
     label,
     run: () => vscode.commands.executeCommand(name),
   });
-  const entries: Entry[] = [command("$(wand) Fix…", "cloverCode.fix"), command("$(edit) Next edit", "cloverCode.nextEdit"), separator];
+  const entries: Entry[] = [command("$(wand) Fix…", "cloverCode.fix"), command("$(comment) Edit in words…", "cloverCode.edit"), command("$(edit) Next edit", "cloverCode.nextEdit"), separator];
   if (document) {
     const file = pauses.filePaused(document) ? "$(play) Resume in this file" : "$(debug-pause) Pause in this file";
     entries.push({ label: file, run: () => pauses.toggleFile(document) });
@@ -31,6 +31,7 @@ export async function showMenu(
   }
   entries.push(
     { label: "$(chip) Engine…", description: engine(), run: chooseEngine },
+    command("$(package) Model…", "cloverCode.model"),
     command("$(gear) Settings", "cloverCode.settings"),
     { label: "$(output) Log", run: () => log.show() },
     command("$(debug-restart) Restart the server", "cloverCode.restart"),

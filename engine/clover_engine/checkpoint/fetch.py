@@ -38,6 +38,10 @@ class FetchError(EngineError):
     """A model could not be brought; the message says what to do. Nothing was installed."""
 
 
+class FetchStopped(FetchError):
+    """The user stopped it; a download from the hub goes on where it stopped when asked again."""
+
+
 def fetch_from_hub(model: Offered, progress: Progress) -> Path:
     """Downloads `model` with its pinned revision. `HF_ENDPOINT` names another hub.
 

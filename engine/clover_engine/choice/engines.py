@@ -27,7 +27,14 @@ from clover_engine.api import (
     ScoreResult,
 )
 from clover_engine.choice.providers import Provider
-from clover_engine.choice.servers import embedded_provider, server_provider, where_to_set
+from clover_engine.choice.servers import (
+    embedded_provider,
+    is_large,
+    quick_provider,
+    server_provider,
+    where_to_set,
+)
+from clover_engine.choice.talking import Talking, installed_coder
 from clover_engine.choice.turns import Turns
 from clover_engine.choice.wanted import SERVERS, ServerName, Wanted
 from clover_engine.errors import (
@@ -45,6 +52,7 @@ from clover_engine.generation import (
     OnPiece,
     TextEngine,
 )
+from clover_engine.worker.local import checkpoint_path
 
 log = logging.getLogger(__name__)
 
@@ -72,16 +80,40 @@ class Engines:
         """Why these providers: words for the status."""
         self.changed = changed
         self._turns = Turns()
+        self._talking: Talking | None = None
 
     def interactive(self, language: str | None) -> Engine | None:
         """The engine for what a user waits for; None where no provider knows the language (any
         language, if that is None)."""
         return self._routed(language, background=False, retries=0)
 
+    def quick(self, language: str | None) -> Engine | None:
+        """The small model to ask before a larger one that computes on this machine; None where
+        there is none, or where it is the one that `interactive` asks anyway."""
+        fitting = [provider for provider in self.providers if provider.knows(language)]
+        quick = [provider for provider in fitting if provider.is_quick]
+        if not quick or fitting[0].is_served or fitting[0].is_quick or fitting[0].failures:
+            return None
+        return _Routed(quick, self._turns, self.changed, background=False, retries=0)
+
     def background(self, language: str, retries: int = 3) -> Engine | None:
         """The engine for everything else. A call that an interactive one interrupts is made
         again up to `retries` times, then raises `RequestCancelled`."""
         return self._routed(language, background=True, retries=retries)
+
+    def conversing(self) -> Talking | None:
+        """The engine for conversations; None without any provider. `close` ends it too."""
+        if self._talking is None and (engine := self.interactive(None)) is not None:
+            self._talking = Talking(engine)
+        return self._talking
+
+    @property
+    def may_converse(self) -> bool:
+        """Whether that can be expected: a server, or a coder model. Starts nothing."""
+        if not self.providers:
+            return False
+        others = (p for p in self.providers if not _only_fills_holes(p))
+        return next(others, None) is not None or installed_coder() is not None
 
     def _routed(self, language: str | None, *, background: bool, retries: int) -> Engine | None:
         fitting = [provider for provider in self.providers if provider.knows(language)]
@@ -133,7 +165,8 @@ class Engines:
         if self.stands_in(language):
             said = [*problems, f"{name} answers meanwhile", up.note]
         else:
-            said = [f"{name} ({self.reason})", up.note, *problems]
+            quick = "clover-nano answers at once" if self.quick(language) else ""
+            said = [f"{name} ({self.reason})", quick, up.note, *problems]
         return True, "; ".join(filter(None, said))
 
     def stands_in(self, language: str | None = None) -> bool:
@@ -142,6 +175,8 @@ class Engines:
         return first is not None and first.failures > 0
 
     def close(self) -> None:
+        if self._talking is not None:
+            self._talking.close()
         for provider in self.providers:
             provider.close()
 
@@ -272,6 +307,10 @@ class _Routed:
         raise EngineUnavailable(f"{first.name}: {first.error or 'not available'}")
 
 
+def _only_fills_holes(provider: Provider) -> bool:
+    return not provider.is_served and provider.engine_only_fills_holes
+
+
 def _model(provider: Provider) -> str:
     """The name of the model that has just answered, else of its engine."""
     health = provider.health()
@@ -311,6 +350,13 @@ def _is_cut_off(result: InfillResult | ScoreResult | ClozeResult) -> bool:
     )
 
 
+def _embedded(wanted: Wanted) -> list[Provider]:
+    """The embedded model, and clover-nano beside it where that is wanted and is another model."""
+    chosen = embedded_provider(wanted.threads)
+    has_quick = wanted.quick and is_large(checkpoint_path())
+    return [chosen, quick_provider()] if has_quick else [chosen]
+
+
 def choose_engines(
     wanted: Wanted, environ: Mapping[str, str] = os.environ, *, alone: bool = False
 ) -> Engines:
@@ -322,11 +368,11 @@ def choose_engines(
     if name == "none":
         return Engines([], "by setting")
     if name == "embedded":
-        return Engines([embedded_provider()], "by setting")
+        return Engines(_embedded(wanted), "by setting")
     names: Sequence[ServerName] = SERVERS if name == "auto" else (name,)
     found = [server_provider(each, wanted, environ) for each in names]
     servers = [provider for provider in found if provider is not None]
-    embedded = [] if alone and servers else [embedded_provider()]
+    embedded = [] if alone and servers else _embedded(wanted)
     if name == "auto":
         return Engines([*servers, *embedded], "auto: the first that answers")
     reason = "by setting" if servers else f"{name} has no address: set {where_to_set(name)}"

@@ -39,6 +39,8 @@ class Provider:
     where: str = ""
     ranks: bool = True
     """Scores and fills clozes well; others are asked for that only where nobody else answers."""
+    is_quick: bool = False
+    """Answers before a larger model does (`Engines.quick`), and in its place where that fails."""
     changed: Callable[[], None] = lambda: None
     """Called, from any thread, when the provider is back by itself."""
     _engine: Engine | None = None
@@ -67,6 +69,11 @@ class Provider:
             if self._engine is None:
                 self._engine = self.make()
             return self._engine
+
+    @property
+    def engine_only_fills_holes(self) -> bool:
+        """Whether the engine is known not to converse, before it is asked."""
+        return bool(getattr(self.engine, "only_fills_holes", False))
 
     def health(self) -> Health | None:
         """Never blocks. None before first use."""

@@ -11,8 +11,10 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from clover_engine.api import Engine
+from clover_engine.checkpoint.known import candidate_at
 from clover_engine.choice.providers import Provider, ServedProvider
 from clover_engine.choice.wanted import ServerName, Wanted
 from clover_engine.errors import RequestError
@@ -110,12 +112,29 @@ def _client(name: ServerName) -> Callable[..., Engine]:
     return OpenAIEngine
 
 
-def embedded_provider() -> Provider:
-    """The shipped model in its own process; everything heavy starts on first use."""
+def embedded_provider(threads: int = 0) -> Provider:
+    """The chosen model in its own process; everything heavy starts on first use."""
+    from clover_engine.worker.local import LocalEngine, checkpoint_path
 
-    def make() -> Engine:
-        from clover_engine.worker.local import LocalEngine
+    is_general = is_large(checkpoint_path())
+    return Provider(
+        "embedded",
+        lambda: LocalEngine(threads=threads or None),
+        None if is_general else NANO_LANGUAGES,
+        ranks=not is_general,
+    )
 
-        return LocalEngine()
 
-    return Provider("embedded", make, NANO_LANGUAGES)
+def quick_provider() -> Provider:
+    """clover-nano beside another model, on one thread: its answers take milliseconds."""
+    from clover_engine.checkpoint.known import DEFAULT_CHECKPOINT
+    from clover_engine.worker.local import LocalEngine
+
+    return Provider(
+        "clover-nano", lambda: LocalEngine(DEFAULT_CHECKPOINT, 1), NANO_LANGUAGES, is_quick=True
+    )
+
+
+def is_large(checkpoint: Path) -> bool:
+    """A model that others trained: it knows all languages, and takes its time on a CPU."""
+    return checkpoint.suffix == ".gguf" or candidate_at(checkpoint) is not None

@@ -34,6 +34,10 @@ class Wanted:
     sglang: WantedServer = WantedServer()
     llamacpp: WantedServer = WantedServer()
     openai: WantedServer = WantedServer()
+    quick: bool = False
+    """clover-nano beside a larger model: `Engines.quick`."""
+    threads: int = 0
+    """Of the embedded model; 0: as many as it chooses itself."""
 
     def server(self, name: ServerName) -> WantedServer:
         """What was said of the server of that name."""

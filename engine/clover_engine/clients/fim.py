@@ -174,6 +174,24 @@ TEMPLATES: Mapping[str, FimTemplate] = {
             file="+++++ {path}\n", this_file="+++++ {path}\n",
             ends=("</s>", "[SUFFIX]", "[PREFIX]"), marks=("[INST]", "[/INST]"),
         ),
+        FimTemplate(
+            "seed-coder",
+            before="<[fim-prefix]>", after="<[fim-suffix]>", middle="<[fim-middle]>",
+            order="suffix first",
+            ends=("<[end▁of▁sentence]>", "<[fim-prefix]>", "<[fim-suffix]>", "<[fim-middle]>"),
+            marks=("<[begin▁of▁sentence]>", "<[PAD▁TOKEN]>"),
+        ),
+        FimTemplate(
+            "mellum", *_STAR,
+            order="suffix first", file="<filename>{path}\n", this_file="<filename>{path}\n",
+            ends=("<|endoftext|>", "<filename>", *_STAR), marks=("<reponame>",),
+        ),
+        FimTemplate(
+            "glm",
+            before="<|code_prefix|>", after="<|code_suffix|>", middle="<|code_middle|>",
+            ends=("<|endoftext|>", "<|code_prefix|>", "<|code_suffix|>", "<|code_middle|>"),
+            marks=("<|user|>", "<|assistant|>", "<|system|>", "<|observation|>"),
+        ),
         FimTemplate("plain", ends=("<|endoftext|>", "<|im_end|>"), marks=_CHAT_MARKS),
     )
 }  # fmt: skip
@@ -188,6 +206,9 @@ _FAMILIES = (
     (r"deepseek", "deepseek"),
     (r"code-?llama", "codellama"),
     (r"codestral|devstral", "codestral"),
+    (r"seed.?coder|stable-?diffcoder", "seed-coder"),
+    (r"mellum", "mellum"),
+    (r"\bglm-?4", "glm"),
 )
 
 

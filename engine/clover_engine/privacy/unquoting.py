@@ -23,6 +23,7 @@ from clover_engine.api import (
     ScoreResult,
 )
 from clover_engine.generation import (
+    Converses,
     DecisionRequest,
     DecisionResult,
     GenerateRequest,
@@ -41,6 +42,36 @@ def unquoting(engine: Engine, top: Path, is_withheld: Callable[[str], bool]) -> 
     if isinstance(engine, TextEngine):
         return _UnquotingText(engine, top, is_withheld)
     return _Unquoting(engine, top, is_withheld)
+
+
+def unquoting_talk(engine: Converses, top: Path, is_withheld: Callable[[str], bool]) -> Converses:
+    """The same for what does nothing but converse."""
+    return _UnquotingTalk(engine, top, is_withheld)
+
+
+class _UnquotingTalk:
+    """Holds conversations."""
+
+    def __init__(self, inner: Converses, top: Path, is_withheld: Callable[[str], bool]) -> None:
+        self._talk, self._top, self._is_withheld = inner, top, is_withheld
+
+    def generate(
+        self,
+        request: GenerateRequest,
+        cancel: CancelToken | None = None,
+        on_piece: OnPiece | None = None,
+    ) -> GenerateResult:
+        messages = tuple(replace(m, content=self._hidden(m.content)) for m in request.messages)
+        return self._talk.generate(replace(request, messages=messages), cancel, on_piece)
+
+    def _hidden(self, text: str) -> str:
+        return _hidden(text, self._top, self._is_withheld)
+
+
+def _hidden(text: str, top: Path, is_withheld: Callable[[str], bool]) -> str:
+    parts = _CODE.split(text)
+    parts[::2] = [hide_quotes(part, top, is_withheld) for part in parts[::2]]
+    return "".join(parts)
 
 
 class _Unquoting:
@@ -66,9 +97,7 @@ class _Unquoting:
         self._inner.close()
 
     def _hidden(self, text: str) -> str:
-        parts = _CODE.split(text)
-        parts[::2] = [hide_quotes(part, self._top, self._is_withheld) for part in parts[::2]]
-        return "".join(parts)
+        return _hidden(text, self._top, self._is_withheld)
 
 
 class _UnquotingText(_Unquoting):
@@ -80,9 +109,8 @@ class _UnquotingText(_Unquoting):
         cancel: CancelToken | None = None,
         on_piece: OnPiece | None = None,
     ) -> GenerateResult:
-        messages = tuple(replace(m, content=self._hidden(m.content)) for m in request.messages)
-        safe = replace(request, messages=messages)
-        return self._text.generate(safe, cancel, on_piece)
+        talk = _UnquotingTalk(self._text, self._top, self._is_withheld)
+        return talk.generate(request, cancel, on_piece)
 
     def decide(self, request: DecisionRequest, cancel: CancelToken | None = None) -> DecisionResult:
         questions = tuple(replace(q, text=self._hidden(q.text)) for q in request.questions)

@@ -36,9 +36,6 @@ ALONE = Lambdas(
 )
 """Where nothing but counts is known."""
 
-WITH_MODEL = ALONE
-"""Where the estimate starts from clover-nano's probability."""
-
 
 @dataclass(frozen=True, slots=True)
 class Counts:

@@ -41,7 +41,15 @@ from clover_engine.api import (
     ScoreResult,
 )
 from clover_engine.errors import EngineCrashed, EngineUnavailable, RequestCancelled
-from clover_engine.generation import GenerateRequest, GenerateResult, OnPiece, Piece
+from clover_engine.generation import (
+    Decision,
+    DecisionRequest,
+    DecisionResult,
+    GenerateRequest,
+    GenerateResult,
+    OnPiece,
+    Piece,
+)
 from clover_engine.validation import check_request
 
 _PIECE = re.compile(r"\s*\w+|\s*[^\w\s]|\s+")
@@ -221,9 +229,24 @@ class FakeTalker(FakeEngine):
         number = min(len(self.conversations), len(self.answers) - 1)
         self.conversations.append(request)
         text = self.on_generate(request) if self.on_generate else self.answers[number]
-        if on_piece is not None:
-            on_piece(Piece(text))
-        return GenerateResult(text, "", "eom", DecodeStats(tokens=len(pieces(text))))
+        pace, done = _Pace(self.step_s, request.deadline_s, cancel), ""
+        reason: FinishReason = "eom"
+        for stop in request.stop:
+            if stop in text:
+                text, reason = text.split(stop, 1)[0], "stop"
+        for token in pieces(text):
+            if (stopped := pace.step()) is not None:
+                reason = stopped
+                break
+            done += token
+            if on_piece is not None:
+                on_piece(Piece(token))
+        return GenerateResult(done, "", reason, pace.stats(len(pieces(done))))
+
+    def decide(self, request: DecisionRequest, cancel: CancelToken | None = None) -> DecisionResult:
+        """Always the first option."""
+        sure = (Decision(0, (1.0, *(0.0 for _ in q.options[1:]))) for q in request.questions)
+        return DecisionResult(tuple(sure))
 
 
 class _Pace:

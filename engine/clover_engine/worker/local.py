@@ -109,7 +109,8 @@ class LocalEngine:
         hang_grace_s: float = 30.0,
     ) -> None:
         """`command`, or CLOVER_WORKER, replaces the worker's whole command line: the model can
-        live in another environment than the caller, and tests run a fake.
+        live in another environment than the caller, and tests run a fake. It finds the checkpoint
+        in its own CLOVER_CHECKPOINT.
 
         `start_timeout_s`: longest wait for the model to load. `hang_grace_s`: how long after a
         deadline or a cancellation the worker may stay silent before it is ended.
@@ -149,15 +150,12 @@ class LocalEngine:
         cancel: CancelToken | None = None,
         on_piece: OnPiece | None = None,
     ) -> GenerateResult:
-        """The whole answer is one piece. Raises `Unsupported` where the model only fills holes."""
+        """Raises `Unsupported` where the model only fills holes."""
         check_generate(request)
         late = GenerateResult("", "", "deadline")
-        result = self._call("generate", request, cancel, GenerateResult, late)
-        if (process := self._process) is not None:
-            result = replace(result, model=_model(process))
-        if on_piece is not None and result.text:
-            on_piece(Piece(result.text))
-        return result
+        result = self._call("generate", request, cancel, GenerateResult, late, on_piece)
+        process = self._process
+        return result if process is None else replace(result, model=_model(process))
 
     def decide(self, request: DecisionRequest, cancel: CancelToken | None = None) -> DecisionResult:
         """Raises `Unsupported` where the model only fills holes, RequestCancelled when late."""
@@ -166,6 +164,11 @@ class LocalEngine:
         if not result.decisions:
             raise RequestCancelled("ended before all questions were answered; allow more time")
         return result
+
+    @property
+    def only_fills_holes(self) -> bool:
+        """Whether the model is known not to converse, before it is loaded."""
+        return not self._custom and self.checkpoint == DEFAULT_CHECKPOINT
 
     def health(self, start: bool = False) -> Health:
         """Looks, without starting anything; `start=True` loads the model and waits for it."""
@@ -239,6 +242,7 @@ class LocalEngine:
         cancel: CancelToken | None,
         kind: type[Result],
         late: Result,
+        on_piece: OnPiece | None = None,
     ) -> Result:
         begun = time.monotonic()
         if isinstance(request, InfillRequest | ScoreRequest | ClozeRequest):
@@ -250,8 +254,8 @@ class LocalEngine:
             left = max(0.0, request.deadline_s - (time.monotonic() - begun))
             request = replace(request, deadline_s=left)
         number = next(self._numbers)
-        answer = process.submit(number, op, to_json(request))
-        frame = self._await(process, number, answer, cancel, request.deadline_s)
+        answer = process.submit(number, op, to_json(request), stream=on_piece is not None)
+        frame = self._await(process, number, answer, cancel, request.deadline_s, on_piece)
         if frame is None:
             return late
         if "error" in frame:
@@ -268,11 +272,13 @@ class LocalEngine:
         answer: Reply,
         cancel: CancelToken | None,
         deadline_s: float | None,
+        on_piece: OnPiece | None = None,
     ) -> Mapping[str, Any] | None:
         """The worker's frame; None where the deadline came while the model was loading."""
         begun = time.monotonic()
         asked_to_stop: float | None = None
         while not answer.wait(_POLL_S if cancel is not None else 0.05):
+            _tell(answer, on_piece)
             now = time.monotonic()
             cancelled = cancel is not None and cancel.cancelled
             late = deadline_s is not None and now > begun + deadline_s
@@ -296,6 +302,7 @@ class LocalEngine:
                         "ask again"
                     )
                 )
+        _tell(answer, on_piece)
         return answer.get()
 
     def _start_timeout(self) -> EngineUnavailable:
@@ -325,7 +332,7 @@ class LocalEngine:
                 self._check_pause(old)
             self._starts += 1
             try:
-                self._process = WorkerProcess(self._command, self.threads)
+                self._process = WorkerProcess(self._command, self.threads, str(self.checkpoint))
             except OSError as error:
                 raise EngineUnavailable(
                     f"cannot start {self._command[0]}: {error.strerror or error}; "
@@ -351,6 +358,13 @@ class LocalEngine:
             f"the model's process died {failures} times in a row; "
             f"next try in {left:.0f} s; run: clover-code doctor"
         )
+
+
+def _tell(answer: Reply, on_piece: OnPiece | None) -> None:
+    """Hands on what has come of the answer."""
+    for piece in answer.pieces():
+        if on_piece is not None:
+            on_piece(from_json(Piece, piece))
 
 
 def _model(process: WorkerProcess) -> str:

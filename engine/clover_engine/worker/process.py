@@ -11,7 +11,7 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from clover_engine import errors
@@ -29,6 +29,16 @@ class Reply:
         self._done = threading.Event()
         self._frame: Mapping[str, Any] = {}
         self._error: EngineError | None = None
+        self._pieces: collections.deque[Mapping[str, Any]] = collections.deque()
+
+    def feed(self, piece: Mapping[str, Any]) -> None:
+        """A part of an answer that is still coming."""
+        self._pieces.append(piece)
+
+    def pieces(self) -> Iterator[Mapping[str, Any]]:
+        """The parts that have come since the last call."""
+        while self._pieces:
+            yield self._pieces.popleft()
 
     def put(self, frame: Mapping[str, Any]) -> None:
         self._frame = frame
@@ -50,7 +60,8 @@ class Reply:
 class WorkerProcess:
     """One worker process, its reader threads and its open requests."""
 
-    def __init__(self, command: Sequence[str], threads: int) -> None:
+    def __init__(self, command: Sequence[str], threads: int, checkpoint: str = "") -> None:
+        """`checkpoint`: what a command of the user's own finds in CLOVER_CHECKPOINT."""
         self.started = time.monotonic()
         self.ended = 0.0
         self.ready = threading.Event()
@@ -65,6 +76,8 @@ class WorkerProcess:
         self._write_lock = threading.Lock()
         self._stderr: collections.deque[str] = collections.deque(maxlen=_STDERR_LINES)
         environment = {**os.environ, "OMP_WAIT_POLICY": "passive", "OMP_NUM_THREADS": str(threads)}
+        if checkpoint:
+            environment["CLOVER_CHECKPOINT"] = checkpoint
         self._popen = subprocess.Popen(
             list(command),
             stdin=subprocess.PIPE,
@@ -93,14 +106,18 @@ class WorkerProcess:
     def is_ready(self) -> bool:
         return self.alive and bool(self.info)
 
-    def submit(self, number: int, op: str, request: Mapping[str, Any]) -> Reply:
+    def submit(
+        self, number: int, op: str, request: Mapping[str, Any], *, stream: bool = False
+    ) -> Reply:
+        """`stream`: the answer's pieces are wanted as they come."""
         answer = Reply()
         with self._lock:
             if self.failure is not None:
                 answer.fail(self.failure)
                 return answer
             self._open[number] = answer
-        self._send({"id": number, "op": op, "request": request})
+        more = {"stream": True} if stream else {}
+        self._send({"id": number, "op": op, "request": request, **more})
         return answer
 
     def cancel(self, number: int) -> None:
@@ -149,6 +166,11 @@ class WorkerProcess:
             self.ready.set()
         elif frame.get("op") == "failed":
             self._fail(error_from(frame))
+        elif "piece" in frame:
+            with self._lock:
+                answer = self._open.get(frame["id"])
+            if answer is not None:
+                answer.feed(frame["piece"])
         else:
             number = frame.get("id")
             with self._lock:

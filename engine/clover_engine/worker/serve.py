@@ -7,10 +7,13 @@ current folder out). One JSON object a line, ASCII only. The client sends::
                                                        "generate", "decide"
     {"id": 7, "op": "cancel"}
 
+(a "generate" with "stream": true wants the answer's pieces as they come)
+
 and the worker answers::
 
     {"op": "ready", "protocol": 1, "pid": …, "model": …, "parameters": …}    once
     {"op": "failed", "error": "CheckpointError", "message": …}               then it exits
+    {"id": 7, "piece": {…}}                                                  of a stream
     {"id": 7, "result": {…}}
     {"id": 7, "error": "RequestError", "message": …}
 
@@ -54,7 +57,7 @@ from clover_engine.errors import (
     RequestError,
     Unsupported,
 )
-from clover_engine.generation import DecisionRequest, GenerateRequest, TextEngine
+from clover_engine.generation import DecisionRequest, GenerateRequest, OnPiece, TextEngine
 from clover_engine.validation import check_decision, check_generate, check_request
 from clover_engine.worker.local import ENGINE_PACKAGES, install_command
 
@@ -91,6 +94,7 @@ class _Job:
     request: Request
     received: float
     cancel: CancelToken
+    stream: bool = False
 
 
 class Worker:
@@ -126,11 +130,17 @@ class Worker:
                 if job.id not in self._open:
                     continue  # cancelled in the queue and answered already
                 self._running = job.id
-            frame = _compute(model, job)
+            frame = _compute(model, job, self._teller(job))
             with self._state_lock:
                 self._running = None
                 self._open.pop(job.id, None)
             self.send({"id": job.id, **frame})
+
+    def _teller(self, job: _Job) -> OnPiece | None:
+        """What sends the pieces of the job's answer."""
+        if not job.stream:
+            return None
+        return lambda piece: self.send({"id": job.id, "piece": to_json(piece)})
 
     def _read(self) -> None:
         for line in self._in:
@@ -160,6 +170,7 @@ class Worker:
             request=from_json(_KINDS[op], frame["request"]),
             received=time.monotonic(),
             cancel=CancelToken(),
+            stream=bool(frame.get("stream")),
         )
         with self._state_lock:
             self._open[number] = job
@@ -177,14 +188,14 @@ class Worker:
         self.send({"id": number, **_error_frame(RequestCancelled("cancelled before it began"))})
 
 
-def _compute(model: Model, job: _Job) -> dict[str, Any]:
+def _compute(model: Model, job: _Job, on_piece: OnPiece | None) -> dict[str, Any]:
     try:
         request = job.request
         _check(request)
         if request.deadline_s is not None:
             waited = time.monotonic() - job.received
             request = replace(request, deadline_s=max(0.0, request.deadline_s - waited))
-        return {"result": to_json(_asked(model, request, job.cancel))}
+        return {"result": to_json(_asked(model, request, job.cancel, on_piece))}
     except Exception as error:  # whatever the model raises is this request's answer
         if not isinstance(error, EngineError):
             traceback.print_exc()
@@ -200,7 +211,7 @@ def _check(request: Request) -> None:
         check_request(request)
 
 
-def _asked(model: Model, request: Request, cancel: CancelToken) -> Any:
+def _asked(model: Model, request: Request, cancel: CancelToken, on_piece: OnPiece | None) -> Any:
     """The model's result. Raises `Unsupported` where one that only fills holes is to converse."""
     if isinstance(request, InfillRequest):
         return model.infill(request, cancel)
@@ -213,7 +224,7 @@ def _asked(model: Model, request: Request, cancel: CancelToken) -> Any:
             "this model only fills holes; `clover-code model list` shows those that converse"
         )
     if isinstance(request, GenerateRequest):
-        return model.generate(request, cancel)
+        return model.generate(request, cancel, on_piece)
     return model.decide(request, cancel)
 
 
@@ -277,13 +288,18 @@ def load_model(checkpoint: Path, threads: int) -> Model:
 
 def _load(args: argparse.Namespace) -> Model:
     if args.fake is not None:
-        from clover_engine.testing.fakes import FakeEngine
+        from clover_engine.testing.fakes import FakeEngine, FakeTalker
 
         options = json.loads(args.fake)
         time.sleep(options.pop("load_s", 0.0))
         if (message := options.pop("broken", None)) is not None:
             raise CheckpointError(message)
-        return FakeEngine(**options, in_worker=True)
+        if (recorded := options.pop("replay", None)) is not None:
+            from clover_engine.testing.replay import recorded_answers
+
+            options["answers"] = recorded_answers(Path(recorded))
+        fake = FakeTalker if "answers" in options else FakeEngine
+        return fake(**options, in_worker=True)
     if args.checkpoint is None:
         raise EngineUnavailable("no checkpoint given; pass --checkpoint DIR")
     return load_model(args.checkpoint, args.threads)
@@ -305,7 +321,7 @@ def parse_args(argv: Sequence[str] | None = None) -> argparse.Namespace:
         "--fake",
         nargs="?",
         const="{}",
-        help="no model: FakeEngine with these fields (JSON); also load_s, broken",
+        help="no model: a fake with these fields (JSON); also load_s, broken, replay",
     )
     return parser.parse_args(argv)
 

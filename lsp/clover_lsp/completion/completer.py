@@ -18,10 +18,12 @@ from lsprotocol import types
 
 from clover_engine.line_ends import to_lf
 from clover_lsp.completion.compute import Ask, Computer, Suggested
+from clover_lsp.completion.follow_up import FollowUp
 from clover_lsp.completion.host import Host
 from clover_lsp.completion.metrics import Measured
 from clover_lsp.completion.offers import Offer
 from clover_lsp.completion.prefetch import Prefetch
+from clover_lsp.completion.tiers import computer
 from clover_lsp.connection.scheduler import Ticket
 from clover_lsp.context.types import Edit, Place
 from clover_lsp.documents.documents import Snapshot
@@ -74,6 +76,7 @@ class Completer:
         self._debounce = Debounce()
         self._undecided: str | None = None
         self._prefetch = Prefetch(server, self._shown, find)
+        self._follow_up = FollowUp(server, self._shown, find)
         self._current: dict[str, Question] = {}
         server.buffers.on_change(self._changed)
         server.buffers.on_close(self._closed)
@@ -145,6 +148,8 @@ class Completer:
             for remembered in stored
             if remembered.suggestion.text[remembered.suggestion.replace_before :].startswith(typed)
         ]
+        if suggested.is_quick and fitting and not typed:
+            self._follow_up.after(lf(question.place), suggested.suggestions)
         self._debounce.answered(suggested.engine_s)
         measured.end("offered" if fitting else "stale" if stored else "nothing")
         return self._offer(question, fitting, typed, current, measured)
@@ -159,10 +164,9 @@ class Completer:
         server = self._server
         removed = server.buffers.log.removed(question.snapshot.uri)
         ask = Ask(question.place, question.popup, question.invoked, removed)
-        engine = server.engine.interactive(question.place.language)
-        computer = Computer(server.settings, server.context, engine)
+        means = computer(server, question.place.language, invoked=question.invoked)
         work = asyncio.ensure_future(
-            server.workers.now(functools.partial(find, computer, ask, ticket))
+            server.workers.now(functools.partial(find, means, ask, ticket))
         )
         work.add_done_callback(functools.partial(_measure, ticket, measured))
         limit = server.settings.completion.deadline_ms / 1000 + GRACE_S
@@ -195,7 +199,8 @@ class Completer:
         suggestion = remembered.suggestion
         id = self._server.offers.id_of(remembered.identity)
         text, ms = suggestion.text, 1000 * measured.total_s
-        offer = Offer(id, current.uri, current.language, suggestion.origin, text, ms)
+        origin, model = suggestion.origin, suggestion.model
+        offer = Offer(id, current.uri, current.language, origin, text, ms, model)
         self._server.offers.offered(offer)
         cursor = question.offset + len(typed)
         start = question.offset - suggestion.replace_before
@@ -205,6 +210,7 @@ class Completer:
     def _changed(self, before: Snapshot, after: Snapshot, edits: tuple[Edit, ...]) -> None:
         self._debounce.typed(time.monotonic())
         self._prefetch.changed(after)
+        self._follow_up.stop()
         question = self._current.get(after.uri)
         if question is not None and question.typed_since(after.text) is None:
             self._server.tickets.end(after.uri)
@@ -212,6 +218,7 @@ class Completer:
     def clear(self) -> None:
         """Forgets every suggestion of the open documents; they are asked for anew."""
         self._prefetch.stop()
+        self._follow_up.stop()
         for snapshot in self._server.documents:
             self._shown.forget_document(snapshot.uri)
 
@@ -219,6 +226,7 @@ class Completer:
         self._server.tickets.end(uri)
         self._shown.forget_document(uri)
         self._prefetch.stop()
+        self._follow_up.stop()
 
 
 def lf(place: Place) -> Place:

@@ -1,23 +1,35 @@
 """One place → suggestions. Runs on a worker thread; knows nothing of the protocol.
 
-Plan → context → look-up, or the model with the look-ups as drafts → fit for the place → gate.
+Plan → context → look-up → the quick model → the strong model, each asked only where what is there
+is not sure enough → fit for the place → gate.
 """
 
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 from clover_engine.api import CancelToken, Engine, InfillRequest, Snippet
 from clover_engine.errors import EngineError
 from clover_lsp.context.types import Context, ContextRoom, Place
 from clover_lsp.settings.settings import Settings
-from clover_lsp.suggest.choose import choose, engine_drafts, is_sure, lookup_drafts, model_drafts
+from clover_lsp.suggest.choose import (
+    choose,
+    engine_drafts,
+    is_sure,
+    lookup_drafts,
+    model_drafts,
+    proposed,
+)
 from clover_lsp.suggest.scene import at_popup
 from clover_lsp.suggest.shape import Plan, Skip, plan
 from clover_lsp.suggest.types import Draft, Origin, Popup, Suggestion
 
 SAMPLING_TEMPERATURE = 0.8
+QUICK_IS_ENOUGH = 0.6
+"""Probability from which a look-up or the quick model's text is shown without waiting for the
+strong model."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,15 +52,25 @@ class Suggested:
     engine_s: float = 0.0
     engine_ended: float = 0.0
     """When the engine returned (monotonic seconds)."""
+    is_quick: bool = False
+    """The strong model was not asked: what was there already is sure enough."""
 
 
 class Computer:
     """The means for one computation; immutable, so that settings cannot change midway."""
 
-    def __init__(self, settings: Settings, context: ContextRoom, engine: Engine | None) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        context: ContextRoom,
+        engine: Engine | None,
+        quick: Engine | None = None,
+    ) -> None:
+        """`quick`: a small model to be asked before `engine`, where there is one."""
         self._settings = settings
         self._context = context
         self._engine = engine
+        self._quick = quick
 
     def find(self, ask: Ask, cancel: CancelToken) -> Suggested:
         """Never raises for what the engine raises; a cancelled computation finds nothing."""
@@ -66,9 +88,14 @@ class Computer:
                 return Suggested(reason=shape.reason)
         found = Suggested()
         drafts = lookup_drafts(context.lookups, shape) if self._settings.completion.lookup else []
-        if self._needs_model(ask, drafts):
-            drafts += self._generated(ask, shape, context, cancel, found)
-        found.suggestions = self._chosen(ask, shape, drafts)
+
+        def sure() -> float:
+            return max((s.confidence for s in self._proposed(ask, shape, drafts)), default=0.0)
+
+        if not is_sure(drafts) or ask.invoked:
+            for engine in self._engines(ask, sure, found):
+                drafts += self._generated(engine, ask, shape, context, cancel, found)
+        found.suggestions = self._chosen(ask, self._proposed(ask, shape, drafts))
         if not found.suggestions:
             found.reason = found.reason or "nothing sure enough"
         return found
@@ -77,30 +104,43 @@ class Computer:
         never = self._settings.completion.multi_line == "never"
         return plan(place, lines="single" if never else "auto", invoked=invoked)
 
-    def _needs_model(self, ask: Ask, drafts: list[Draft]) -> bool:
-        """Look-ups answer alone where they are sure, and good ones while the model loads."""
-        if self._engine is None or is_sure(drafts) and not ask.invoked:
-            return False
-        is_good = any(draft.confidence >= self._least for draft in drafts)
-        return ask.invoked or not is_good or self._engine.health().ready
+    def _engines(self, ask: Ask, sure: Callable[[], float], found: Suggested) -> Iterator[Engine]:
+        """Whom to ask, one after the other; `sure`: how probable the best text is by then.
+
+        Good look-ups answer alone while the model loads. Where the user asked, the strong model has
+        to answer.
+        """
+        if self._quick is not None:
+            yield self._quick
+            found.is_quick = not ask.invoked and sure() >= QUICK_IS_ENOUGH
+        if self._engine is None or found.is_quick:
+            return
+        if ask.invoked or sure() < self._least or self._engine.health().ready:
+            yield self._engine
 
     def _generated(
-        self, ask: Ask, shape: Plan, context: Context, cancel: CancelToken, suggested: Suggested
+        self,
+        engine: Engine,
+        ask: Ask,
+        shape: Plan,
+        context: Context,
+        cancel: CancelToken,
+        suggested: Suggested,
     ) -> list[Draft]:
-        """The model's texts; a failure of it leaves the look-ups (the status tells of it)."""
-        assert self._engine is not None
+        """A model's texts; a failure of it leaves the others' (the status tells of it)."""
         request = self._request(shape, context)
         begun = time.monotonic()
         drafts: list[Draft] = []
+        samples = ask.invoked and engine is self._engine
         try:
-            drafts += model_drafts(self._engine.infill(request, cancel), ask.origin)
-            if ask.invoked and not cancel.cancelled and self._settings.completion.alternatives > 1:
-                others = self._engine.infill(self._sampled(request), cancel)
+            drafts += model_drafts(engine.infill(request, cancel), ask.origin)
+            if samples and not cancel.cancelled and self._settings.completion.alternatives > 1:
+                others = engine.infill(self._sampled(request), cancel)
                 drafts += model_drafts(others, ask.origin)
         except EngineError as error:
             suggested.reason = str(error)
         suggested.engine_ended = time.monotonic()
-        suggested.engine_s = suggested.engine_ended - begun
+        suggested.engine_s += suggested.engine_ended - begun
         return drafts
 
     def _request(self, shape: Plan, context: Context) -> InfillRequest:
@@ -131,14 +171,9 @@ class Computer:
     def _least(self) -> float:
         return self._settings.completion.min_confidence
 
-    def _chosen(self, ask: Ask, shape: Plan, drafts: list[Draft]) -> tuple[Suggestion, ...]:
-        chosen = choose(
-            drafts,
-            ask.place,
-            shape,
-            ask.popup,
-            ask.deleted,
-            invoked=ask.invoked,
-            least=self._least,
-        )
+    def _proposed(self, ask: Ask, shape: Plan, drafts: list[Draft]) -> list[Suggestion]:
+        return proposed(drafts, ask.place, shape, ask.popup, ask.deleted)
+
+    def _chosen(self, ask: Ask, suggestions: list[Suggestion]) -> tuple[Suggestion, ...]:
+        chosen = choose(suggestions, invoked=ask.invoked, least=self._least)
         return chosen[: self._settings.completion.alternatives]

@@ -13,6 +13,7 @@ from clover_lsp.connection.scheduler import Tickets, Workers
 from clover_lsp.context.types import ContextRoom, Place
 from clover_lsp.documents.documents import Documents, Snapshot
 from clover_lsp.documents.workspace import Workspace
+from clover_lsp.settings.power import Power
 from clover_lsp.settings.settings import Settings
 
 
@@ -23,6 +24,7 @@ class Host(Protocol):
     engine: Engines
     metrics: Metrics
     offers: Offers
+    power: Power
     settings: Settings
     tickets: Tickets
     workers: Workers

@@ -39,6 +39,7 @@ class Metrics:
     def __init__(self) -> None:
         self._requests: deque[Measured] = deque(maxlen=KEPT)
         self.prefetches = 0
+        self.follow_ups = 0
 
     def begin(self) -> Measured:
         measured = Measured()
@@ -50,4 +51,5 @@ class Metrics:
         found = [measured.as_json() for measured in self._requests]
         self._requests.clear()
         prefetches, self.prefetches = self.prefetches, 0
-        return {"requests": found, "prefetches": prefetches}
+        follow_ups, self.follow_ups = self.follow_ups, 0
+        return {"requests": found, "prefetches": prefetches, "follow_ups": follow_ups}

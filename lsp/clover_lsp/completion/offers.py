@@ -25,6 +25,8 @@ class Offer:
     text: str
     """The item's `insertText`."""
     ms: float
+    model: str = ""
+    """Which model made it; empty for a look-up."""
 
     @property
     def chars(self) -> int:
@@ -44,6 +46,8 @@ class Offers:
         self._offers: OrderedDict[str, Offer] = OrderedDict()
         self._counted: set[tuple[EventKind, str]] = set()
         self._client_tells = False
+        self.last: Offer | None = None
+        """What the client was given last."""
 
     def record_with(self, record: Callable[[Event], None]) -> None:
         """Who gets the events."""
@@ -55,6 +59,7 @@ class Offers:
 
     def offered(self, offer: Offer) -> None:
         """The offer goes to the client now. The text of a first offer stays its text."""
+        self.last = offer
         self._offers.setdefault(offer.id, offer)
         self._offers.move_to_end(offer.id)
         while len(self._offers) > REMEMBERED:

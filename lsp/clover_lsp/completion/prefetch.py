@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from clover_engine.line_ends import to_lf
 from clover_lsp.completion.compute import Ask, Computer, Suggested
 from clover_lsp.completion.host import Host
+from clover_lsp.completion.tiers import strong_computer
 from clover_lsp.connection.scheduler import Ticket
 from clover_lsp.context.types import Place
 from clover_lsp.documents.documents import Snapshot
@@ -86,14 +87,13 @@ class Prefetch:
         if not await run.ticket.pause(DELAY_S):
             return
         server = self._server
-        engine = server.engine.background(run.place.language, retries=0)
-        if engine is None:
+        computer = strong_computer(server, run.place.language)
+        if computer is None:
             return
         server.metrics.prefetches += 1
         run.is_running = True
         try:
             ask = Ask(run.place, origin="prefetch")
-            computer = Computer(server.settings, server.context, engine)
             work = functools.partial(self._find, computer, ask, run.ticket)
             found = await run.ticket.unless_over(server.workers.later(work))
         finally:

@@ -38,6 +38,11 @@ class Capabilities:
         return self._has("workspace.workspace_edit.document_changes")
 
     @property
+    def resource_operations(self) -> frozenset[str]:
+        """What edits may do to files: "create", "rename", "delete"."""
+        return self._values("workspace.workspace_edit.resource_operations")
+
+    @property
     def change_annotations(self) -> bool:
         """Edits may ask for the user's confirmation."""
         return (

@@ -7,11 +7,13 @@ from collections.abc import Sequence
 from clover_engine.api import CancelToken
 from clover_lsp.context.types import Context, Edit, IndexStatus, Place, Problem
 
+OPENING = "the workspace is still being opened"
+
 
 class ClosedRoom:
     """A `ContextRoom` that withholds everything. `reason` is what it says."""
 
-    def __init__(self, reason: str = "the workspace is still being opened") -> None:
+    def __init__(self, reason: str = OPENING) -> None:
         self.reason = reason
 
     def start(self) -> None: ...

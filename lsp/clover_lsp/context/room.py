@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import math
 import queue
+import sqlite3
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -28,6 +29,7 @@ from clover_lsp.context.index import Index
 from clover_lsp.context.roots import Roots
 from clover_lsp.context.symbols import MAX_BYTES
 from clover_lsp.context.types import Context, Edit, IndexStatus, Place, Problem
+from clover_lsp.context.whose import whose
 
 LOG = logging.getLogger(__name__)
 
@@ -160,6 +162,18 @@ class Room:
     def withheld(self, uri: str) -> str:
         """Why nothing of this document may be read, in words; "" if it may."""
         return self._roots.withheld(uri)
+
+    def whose(self, prefix: str, suffix: str) -> str:
+        """The path of the workspace's file that has the lines around a cursor; "" if none has."""
+        for index in self._roots.indexes:
+            try:
+                path = whose(index, prefix, suffix)
+            except sqlite3.Error as error:
+                index.unreadable(error)
+                continue
+            if path:
+                return str(index.root / path)
+        return ""
 
     def recent_edits(self, limit: int) -> Sequence[tuple[str, str, str]]:
         """(uri, lines before, lines after) of the latest grouped edits, newest first.

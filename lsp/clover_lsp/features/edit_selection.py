@@ -1,4 +1,4 @@
-"""Writes a selected range anew: the command, and what the code action resolves to."""
+"""A selected range written anew, with words (`instruct.py`) or without: the command, the action."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ from clover_lsp.actions.buffers import DocumentEdit
 from clover_lsp.actions.errors import ActionRefused
 from clover_lsp.context.types import Edit
 from clover_lsp.features.arguments import Target
+from clover_lsp.features.instruct import EDIT_SELECTION, Instructor, is_instruction
 from clover_lsp.features.service import Service
 from clover_lsp.server import CloverServer
 
-EDIT_SELECTION = "clover.editSelection"
-"""`{uri, version?, range, choice?}` → `{applied, alternatives: [{text, confidence}]}`.
-
-Applies alternative `choice` (the surest if it is not given).
-"""
 LIST_ALTERNATIVES = "clover.listAlternatives"
-"""The same argument and answer; applies nothing."""
+"""`{uri, version?, range}` → `{applied, alternatives: [{text, confidence}]}`; applies nothing.
+`clover.editSelection` without words applies alternative `choice`, the surest if not given."""
 
 
 @dataclass(frozen=True, slots=True)
 class _EditSelection:
     service: Service
+    instructor: Instructor
 
     def apply(self, *arguments: object) -> Awaitable[dict[str, object]]:
+        if is_instruction(next(iter(arguments), None)):
+            return self.instructor.run(*arguments)
         return self._run(Target.read(next(iter(arguments), None), EDIT_SELECTION), True)
 
     def list(self, *arguments: object) -> Awaitable[dict[str, object]]:
@@ -56,6 +56,7 @@ async def selection_edit(service: Service, target: Target, cancel: CancelToken) 
 
 
 def register(server: CloverServer) -> None:
-    feature = _EditSelection(Service(server))
+    service = Service(server)
+    feature = _EditSelection(service, Instructor(service))
     server.command(EDIT_SELECTION)(feature.apply)
     server.command(LIST_ALTERNATIVES)(feature.list)

@@ -1,4 +1,4 @@
-"""`textDocument/codeAction` and its `resolve`: fix a diagnostic, fix with tests, edit a selection.
+"""`textDocument/codeAction` and its `resolve`: fix a diagnostic, fix with tests, edit lines.
 
 The list is made without asking anybody: what an action does is found out when it is chosen.
 """
@@ -13,12 +13,14 @@ from lsprotocol import types
 from clover_engine.api import CancelToken
 from clover_lsp.actions.buffers import DocumentEdit
 from clover_lsp.actions.errors import ActionRefused
+from clover_lsp.actions.instructed import PRESETS
 from clover_lsp.actions.quickfix import may_help
 from clover_lsp.documents.documents import Snapshot
 from clover_lsp.features.arguments import Target
 from clover_lsp.features.commands import FIX_DIAGNOSTIC, FIX_TESTS
 from clover_lsp.features.diagnostics import problem_of
-from clover_lsp.features.edit_selection import EDIT_SELECTION, selection_edit
+from clover_lsp.features.edit_selection import selection_edit
+from clover_lsp.features.instruct import EDIT_SELECTION, preset_edit
 from clover_lsp.features.service import Service
 from clover_lsp.server import CloverServer
 
@@ -27,6 +29,8 @@ REWRITE = types.CodeActionKind.RefactorRewrite
 _MOST_DIAGNOSTICS = 8
 _TITLE_CHARS = 60
 _FIX, _EDIT = "fix", "edit"
+_RESOLVED = ("docstring", "types", "simplify")
+"""Presets that change the selection; the others say something or write a new file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,13 +48,13 @@ class _CodeActions:
         log = self.server.buffers.log
         log.diagnosed(snapshot, [problem_of(d) for d in diagnostics])
         self.server.guard(self.server.context.diagnosed, snapshot.uri, log.problems(snapshot))
-        if snapshot.language != "python":
-            return None
         found: list[types.CodeAction] = []
-        if _wanted(QUICK_FIX, params.context.only):
+        is_python = snapshot.language == "python"
+        if is_python and _wanted(QUICK_FIX, params.context.only):
             found += self._fixes(snapshot, diagnostics)
         if _wanted(REWRITE, params.context.only) and self._selects(snapshot, params.range):
-            found.append(self._selection(snapshot, params.range))
+            found += [self._selection(snapshot, params.range)] if is_python else []
+            found += self._presets(snapshot, params.range)
         if not self.server.capabilities.code_action_literals:
             return [a.command for a in found if a.command is not None]
         return list(found)
@@ -65,7 +69,10 @@ class _CodeActions:
     async def _resolve(self, action: types.CodeAction, target: Target) -> types.CodeAction:
         cancel = CancelToken()
         try:
-            if target.kind == _EDIT:
+            if target.kind in PRESETS:
+                change = await preset_edit(self.service, target, cancel)
+                action.edit = self.service.edit([change], action.title)
+            elif target.kind == _EDIT:
                 change = await selection_edit(self.service, target, cancel)
                 action.edit = self.service.edit([change], action.title)
             else:
@@ -105,6 +112,24 @@ class _CodeActions:
     def _selection(self, snapshot: Snapshot, span: types.Range) -> types.CodeAction:
         target = Target(snapshot.uri, snapshot.version, range=span)
         return self._action("Write the selection anew", REWRITE, target, _EDIT, EDIT_SELECTION)
+
+    def _presets(self, snapshot: Snapshot, span: types.Range) -> list[types.CodeAction]:
+        """What a model that converses does with a selection; nothing where none is expected."""
+        if not self.server.engine.may_converse:
+            return []
+        target = Target(snapshot.uri, snapshot.version, range=span)
+        found = []
+        for name, title in PRESETS.items():
+            if name in _RESOLVED:
+                action = self._action(title, REWRITE, target, name, EDIT_SELECTION)
+            else:
+                action = types.CodeAction(title, REWRITE, tags=self._tags())
+                action.command = types.Command(title, EDIT_SELECTION, arguments=[target.data(name)])
+            if action.command is not None:
+                data = {**target.data(name), "preset": name, "apply": True}
+                action.command.arguments = [data]
+            found.append(action)
+        return found
 
     def _action(
         self, title: str, kind: types.CodeActionKind, target: Target, which: str, command: str

@@ -11,8 +11,9 @@ from clover_lsp.settings.settings import Settings
 from clover_lsp.status import Report
 
 STATUS = "clover/status"
-"""Request: the params of `didChangeStatus` as they would be sent now, and `index` (its state and
-size, see `context.types.IndexStatus`)."""
+"""Request: the params of `didChangeStatus` as they would be sent now, `index` (its state and size,
+see `context.types.IndexStatus`), and `answered`: who made the latest suggestion, `origin` and
+`model` (null before the first)."""
 INDEX_CHECK_S = 2.0
 
 
@@ -60,7 +61,9 @@ class _Status:
 
     def asked(self, _: object) -> dict[str, object]:
         index = asdict(self.server.context.status())
-        return {**self.server.status.params(), "index": index}
+        last = self.server.offers.last
+        answered = None if last is None else {"origin": last.origin, "model": last.model}
+        return {**self.server.status.params(), "index": index, "answered": answered}
 
 
 def register(server: CloverServer) -> None:

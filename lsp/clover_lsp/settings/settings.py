@@ -15,6 +15,7 @@ from typing import Any, Literal
 
 from clover_engine.choice.wanted import EngineName, Wanted, WantedServer
 from clover_engine.gate import SHOWN_CONFIDENCE
+from clover_lsp.settings.power import PowerName
 
 SECTION = "clover"
 
@@ -259,6 +260,18 @@ class Settings:
     context: ContextSettings = field(default_factory=ContextSettings)
     fix: FixSettings = field(default_factory=FixSettings)
     next_edit: NextEditSettings = field(default_factory=NextEditSettings)
+    power: PowerName = option(
+        "auto",
+        "How much may be computed. It counts where a larger model than the shipped one is used, or "
+        "a battery.",
+        values={
+            "auto": "as `full`, and as `low` while the machine runs on its battery",
+            "full": "the shipped model answers at once, the larger one where that is not sure; "
+            "while you read, the next suggestion is prepared",
+            "low": "one thread; nothing is prepared in advance, and the larger model is asked only "
+            "when you ask for a suggestion by a key press",
+        },
+    )
     statistics: bool = option(
         True,
         "Count shown and accepted suggestions in a file on this machine, for "
@@ -268,8 +281,14 @@ class Settings:
     @property
     def wanted(self) -> Wanted:
         """The part that chooses the engine."""
-        servers = (self.sglang, self.llamacpp, self.openai)
-        return Wanted(self.engine, *(_server(each) for each in servers))
+        return Wanted(
+            self.engine,
+            _server(self.sglang),
+            _server(self.llamacpp),
+            _server(self.openai),
+            quick=True,
+            threads=1 if self.power == "low" else 0,
+        )
 
     def suggests(self, language: str) -> bool:
         """Are suggestions switched on for the language?"""

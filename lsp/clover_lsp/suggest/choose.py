@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 from clover_engine.api import InfillResult
 from clover_engine.gate import SHOWN_CONFIDENCE, model_probability
 from clover_engine.line_ends import to_lf
 from clover_lsp.context.confidence import confidence
 from clover_lsp.context.types import Lookup, Place
+from clover_lsp.suggest.joint import joint, proposer
 from clover_lsp.suggest.polish import polish
 from clover_lsp.suggest.shape import Plan
 from clover_lsp.suggest.text import first_line
@@ -28,6 +30,7 @@ def model_drafts(result: InfillResult, origin: Origin = "model") -> list[Draft]:
             model_probability(choice.confidence, choice.text, result.model),
             origin,
             choice.finish_reason in ("eom", "stop"),
+            result.model,
         )
         for choice in result.choices
     ]
@@ -55,30 +58,40 @@ def engine_drafts(lookups: Sequence[Lookup], plan: Plan, limit: int = 4) -> tupl
     return tuple(plan.must_start_with + to_lf(found.text) for found in lookups[:limit])
 
 
-def choose(
+def proposed(
     drafts: Iterable[Draft],
     place: Place,
     plan: Plan,
     popup: Popup | None = None,
     deleted: Sequence[str] = (),
+) -> list[Suggestion]:
+    """Every different text that is fit for the place, the most probable first; what is known of
+    one from all who proposed it (`joint.py`)."""
+    fit = [polish(draft, place, plan, popup, deleted) for draft in drafts]
+    found = [suggestion for suggestion in fit if suggestion is not None]
+    sure = joint((proposer(s), s.text, s.confidence) for s in found)
+    first: dict[str, Suggestion] = {}
+    for suggestion in sorted(found, key=lambda s: -s.confidence):
+        first.setdefault(suggestion.text, replace(suggestion, confidence=sure[suggestion.text]))
+    return sorted(first.values(), key=lambda s: -s.confidence)
+
+
+def choose(
+    suggestions: Iterable[Suggestion],
     *,
     invoked: bool = False,
     least: float = SHOWN_CONFIDENCE,
     kept: Sequence[Suggestion] = (),
 ) -> tuple[Suggestion, ...]:
-    """What to show, best first: one text, or several different ones where `invoked`.
+    """What to show of what is `proposed`: one text, or several where `invoked`.
 
     `least`: the probability of being right below which a text is not shown by itself; asked for,
     all are. `kept`: what is left of a suggestion that is shown already (`reuse.Shown.get`); it
-    stays first. Two drafts that come to the same text count once, with the higher probability.
+    stays first.
     """
     found: dict[str, Suggestion] = {s.text: s for s in kept}
-    for draft in sorted(drafts, key=lambda d: -d.confidence):
-        if not invoked and draft.confidence < least:
+    for suggestion in suggestions:
+        if not invoked and (found or suggestion.confidence < least):
             break
-        suggestion = polish(draft, place, plan, popup, deleted)
-        if suggestion is not None:
-            found.setdefault(suggestion.text, suggestion)
-        if not invoked and found:
-            break
+        found.setdefault(suggestion.text, suggestion)
     return tuple(found.values())[: SEVERAL if invoked else 1]

@@ -54,10 +54,12 @@ def polish(
     if found is None or not found.text.strip() or _was_deleted(found.text, deleted):
         return None
     if popup is None:
-        return Suggestion(found.text, draft.confidence, draft.origin, 0, found.replace_after)
+        return Suggestion(
+            found.text, draft.confidence, draft.origin, 0, found.replace_after, draft.model
+        )
     whole = popup.text + found.text
     before, after = popup.replace_before, popup.replace_after
-    return Suggestion(whole, draft.confidence, draft.origin, before, after)
+    return Suggestion(whole, draft.confidence, draft.origin, before, after, draft.model)
 
 
 def _after_typed(text: str, must_start_with: str) -> str | None:

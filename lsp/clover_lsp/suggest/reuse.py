@@ -87,6 +87,23 @@ class Shown:
             self._entries.popitem(last=False)
         return tuple(answer)
 
+    def add(self, place: Place, suggestions: Sequence[Suggestion], now: float) -> None:
+        """Stores more for a place that has some already, behind it; as `put` where it has none.
+
+        None that covers typed text: those are a popup's.
+        """
+        fitting = [s for s in suggestions if not s.replace_before]
+        key = (place.uri, _tail(place.prefix)[-_FINGERPRINT:])
+        before = self._entries.get(key)
+        if before is None:
+            self.put(place, fitting, now)
+            return
+        items = list(before.items)
+        for suggestion in fitting:
+            self._last_identity += 1
+            items.append((self._last_identity, suggestion))
+        self._entries[key] = replace(before, items=tuple(items))
+
     def get(self, place: Place, now: float, popup: Popup | None = None) -> tuple[Remembered, ...]:
         """What is left of the newest suggestions that agree with what stands at `place`.
 

@@ -18,6 +18,8 @@ class Draft:
     origin: Origin
     complete: bool = True
     """False where generation was cut off (length, deadline, cancellation)."""
+    model: str = ""
+    """Which model made it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +35,7 @@ class Suggestion:
     origin: Origin
     replace_before: int = 0
     replace_after: int = 0
+    model: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,16 @@ from pathlib import Path
 from typing import Literal
 
 from clover_patcher.deliver.journal import Entry, FileRecord, Journal, State, backup_of, near_target
-from clover_patcher.edits import FileChange, expect, overwrite, safe_path, sha256, stage
+from clover_patcher.edits import (
+    FileChange,
+    expect,
+    overwrite,
+    place_of,
+    safe_path,
+    sha256,
+    stage,
+    stage_new,
+)
 from clover_patcher.errors import PatcherError, TreeChanged, UsageError
 
 OnDisk = Literal["old", "new", "torn", "theirs"]
@@ -44,17 +53,19 @@ def write_recorded(
 ) -> Entry:
     """Makes the changes in the entry's working tree, or none; returns the finished record.
 
+    Where that fails, or its process dies, an empty folder made for a new file may stay.
     The journal's lock must be held. Modes, owners, extended attributes and hard links survive.
     Where `after_write` fails, nothing is changed either.
     Raises `TreeChanged` where a file is not what it was, or cannot be written any more, and
     `UsageError` for a path that must not be written (see `safe_path`) or a read-only file.
     """
     root = Path(entry.root)
-    targets = [safe_path(root, change.path) for change in changed]
+    targets = [place_of(root, change) for change in changed]
     for target, change in zip(targets, changed, strict=True):
         expect(target, change)
+        _make_folder(target, change)
     records = [
-        FileRecord(change.path, "", "", _staging(journal, entry, number, target))
+        FileRecord(change.path, "", "", _staging(journal, entry, number, target, change))
         for number, (target, change) in enumerate(zip(targets, changed, strict=True))
     ]
     try:
@@ -65,7 +76,7 @@ def write_recorded(
     try:
         for file, target, change in zip(entry.files, targets, changed, strict=True):
             if file.staged:
-                stage(target, change.after, Path(file.staged))
+                _stage(target, change.after, Path(file.staged))
         journal.move(entry, "new", "pending")
         state = "pending"
         for file, target, change in zip(entry.files, targets, changed, strict=True):
@@ -111,15 +122,37 @@ def inspect(journal: Journal, entry: Entry, state: State) -> list[OnDisk]:
     ]
 
 
-def _staging(journal: Journal, entry: Entry, number: int, target: Path) -> str | None:
-    """None for a file with several names: only its content may be replaced."""
-    if target.stat().st_nlink > 1:
+def _make_folder(target: Path, change: FileChange) -> None:
+    """Makes the folder of a new file."""
+    if change.created:
+        try:
+            target.parent.mkdir(parents=True, exist_ok=True)
+        except OSError as exc:
+            raise TreeChanged(f"could not create {change.path}: {exc.strerror}") from exc
+
+
+def _staging(
+    journal: Journal, entry: Entry, number: int, target: Path, change: FileChange
+) -> str | None:
+    """None for a file with several names, of which only the content may be replaced, and for one
+    that goes."""
+    if change.removed or (not change.created and target.stat().st_nlink > 1):
         return None
     return str(journal.staged(entry, number, target))
 
 
+def _stage(target: Path, data: bytes, staged: Path) -> None:
+    """Prepares the content of a file that is there, or not yet."""
+    if os.path.lexists(target):
+        stage(target, data, staged)
+    else:
+        stage_new(data, staged)
+
+
 def _put(file: FileRecord, target: Path, data: bytes) -> None:
-    if file.staged:
+    if not file.after:
+        target.unlink()
+    elif file.staged:
         _move(Path(file.staged), target)
     else:
         overwrite(target, data)
@@ -138,7 +171,7 @@ def _move(prepared: Path, target: Path) -> None:
         if exc.errno != errno.EXDEV or prepared == near:
             raise
         near.unlink(missing_ok=True)
-        stage(target, prepared.read_bytes(), near)
+        _stage(target, prepared.read_bytes(), near)
         os.replace(near, target)
         prepared.unlink()
 
@@ -205,9 +238,15 @@ def _restore(journal: Journal, entry: Entry, on_disk: Sequence[OnDisk]) -> None:
     for number, (file, what) in enumerate(zip(entry.files, on_disk, strict=True)):
         if what not in ("new", "torn"):
             continue
-        target = safe_path(Path(entry.root), file.path)
         before = journal.content(entry, "pending", number, "before")
-        if file.staged:
+        if not file.after:
+            target = place_of(Path(entry.root), FileChange(file.path, b"", before, created=True))
+            target.write_bytes(before)
+            continue
+        target = safe_path(Path(entry.root), file.path)
+        if not file.before:
+            target.unlink()
+        elif file.staged:
             back = backup_of(Path(file.staged))
             back.unlink(missing_ok=True)
             stage(target, before, back)
@@ -219,6 +258,8 @@ def _restore(journal: Journal, entry: Entry, on_disk: Sequence[OnDisk]) -> None:
 def _inspect(path: Path, file: FileRecord, change: FileChange) -> OnDisk:
     try:
         data = None if path.is_symlink() else path.read_bytes()
+    except FileNotFoundError:
+        return "old" if not file.before else "theirs" if file.after else "new"
     except OSError:
         data = None
     if data is None:

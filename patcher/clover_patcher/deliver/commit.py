@@ -76,15 +76,25 @@ def uncommitted(repository: Repository, paths: Sequence[str]) -> list[str]:
     return [os.fsdecode(entry[3:]) for entry in said.split(b"\0") if entry]
 
 
-def commit_files(repository: Repository, paths: Sequence[str], message: str, scratch: Path) -> str:
+def commit_files(
+    repository: Repository,
+    paths: Sequence[str],
+    message: str,
+    scratch: Path,
+    created: Sequence[str] = (),
+) -> str:
     """Commits the files as they are in the tree, and nothing else; returns the commit.
 
-    `scratch` is a path for the message. Raises `UsageError` with the first words of the hook or
-    of git where no commit was made; index and HEAD are as before then.
+    `scratch` is a path for the message; those of the files that are `created` are new to git.
+    Raises `UsageError` with the first words of the hook or of git where no commit was made; index
+    and HEAD are as before then.
     """
     before = repository.head()
     scratch.write_text(message, "utf-8", "surrogateescape")
     try:
+        if created:
+            new = map(_literal, created)
+            repository.run("add", "--intent-to-add", "--", *new, as_user=True)
         repository.run(
             "commit",
             "--only",
@@ -96,6 +106,10 @@ def commit_files(repository: Repository, paths: Sequence[str], message: str, scr
             *map(_literal, paths),
             as_user=True,
         )
+    except UsageError:
+        if created:
+            restage(repository, created)
+        raise
     finally:
         scratch.unlink(missing_ok=True)
     made = repository.head()

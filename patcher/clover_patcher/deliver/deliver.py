@@ -10,7 +10,7 @@ from pathlib import Path
 from clover_patcher.deliver.apply import write_recorded
 from clover_patcher.deliver.commit import commit_files, restage, uncommitted
 from clover_patcher.deliver.journal import Entry, Journal
-from clover_patcher.deliver.message import FixSummary, commit_message
+from clover_patcher.deliver.message import Summary
 from clover_patcher.edits import FileChange, sha256
 from clover_patcher.errors import UsageError
 from clover_patcher.repository.git import Repository
@@ -33,7 +33,7 @@ class Delivered:
 def deliver(
     repository: Repository,
     changed: Sequence[FileChange],
-    summary: FixSummary,
+    summary: Summary,
     *,
     commit: bool = False,
 ) -> Delivered:
@@ -56,9 +56,11 @@ def deliver(
             f"{', '.join(mixed)} had changes of yours that are not committed, which a commit "
             "would mix with the fix; commit them yourself",
         )
-    message = commit_message(summary, entry.id)
+    message = summary.message(entry.id)
     try:
-        made = commit_files(repository, paths, message, journal.folder / f"message-{entry.id}")
+        scratch = journal.folder / f"message-{entry.id}"
+        created = [change.path for change in changed if change.created]
+        made = commit_files(repository, paths, message, scratch, created)
     except UsageError as exc:
         rewritten = _rewritten(repository.root, changed)
         also = f" (it rewrote {', '.join(rewritten)})" if rewritten else ""

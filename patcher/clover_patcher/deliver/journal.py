@@ -43,7 +43,7 @@ _ID = re.compile(r"[0-9]{8}-[0-9]{6}-[0-9a-f]{5}")
 
 @dataclass(frozen=True, slots=True)
 class FileRecord:
-    """One file of a record. `before` and `after` are SHA-256 digests."""
+    """One file of a record. `before` and `after` are SHA-256 digests, empty for no file."""
 
     path: str
     before: str
@@ -118,7 +118,11 @@ class Journal:
     def prepare(self, entry: Entry, changed: Sequence[FileChange]) -> Entry:
         """Writes a record to disk, as new. `entry` lacks the digests, which are filled in."""
         files = [
-            replace(file, before=sha256(change.before), after=sha256(change.after))
+            replace(
+                file,
+                before="" if change.created else sha256(change.before),
+                after="" if change.removed else sha256(change.after),
+            )
             for file, change in zip(entry.files, changed, strict=True)
         ]
         entry = replace(entry, files=tuple(files))
@@ -151,6 +155,8 @@ class Journal:
                 file.path,
                 self.content(entry, state, number, "before"),
                 self.content(entry, state, number, "after"),
+                created=not file.before,
+                removed=not file.after,
             )
             for number, file in enumerate(entry.files)
         ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import textwrap
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from clover_patcher.request import Explanation
@@ -13,6 +13,44 @@ if TYPE_CHECKING:
 SUBJECT_WIDTH, WIDTH = 72, 72
 TRAILER = "Clover-Fix"
 """The trailer with the record's id, by which undo finds a fix's commit."""
+
+
+class Summary(Protocol):
+    """What a patch is about: a line for the record, and a commit message."""
+
+    @property
+    def title(self) -> str: ...
+
+    def message(self, fix_id: str) -> str:
+        """The commit message, with the trailer by which undo finds the commit."""
+
+
+@dataclass(frozen=True, slots=True)
+class RequestSummary:
+    """A patch that somebody asked for in words."""
+
+    words: str
+    """The request as the user wrote it."""
+    validation: str
+    """How the patch was validated, in a sentence without its full stop; empty where it was not."""
+    check: str
+    """The check that passes with it; empty where none was run."""
+    proposer: str
+    """Who wrote it, as `Origin.words` says it."""
+
+    @property
+    def title(self) -> str:
+        """The request in one line of at most `SUBJECT_WIDTH` characters."""
+        return _shortened(_plain(self.words).rstrip("."), SUBJECT_WIDTH)
+
+    def message(self, fix_id: str) -> str:
+        whole = _plain(self.words)
+        said = [f"{whole}."] if len(whole.rstrip(".")) > SUBJECT_WIDTH else []
+        said += [f"{self.validation}."] if self.validation else []
+        body = "".join(f"{_wrapped(text)}\n\n" for text in said)
+        trailers = [f"Validated-by: {_plain(self.check)}"] if self.check else []
+        trailers += _trailers(self.proposer, fix_id)
+        return f"{self.title}\n\n{body}" + "\n".join(trailers) + "\n"
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +87,9 @@ class FixSummary:
                 return text
         return _shortened(self._achieved, room)
 
+    def message(self, fix_id: str) -> str:
+        return commit_message(self, fix_id)
+
     @property
     def _achieved(self) -> str:
         if len(self.failing) == 1:
@@ -70,12 +111,12 @@ def commit_message(summary: FixSummary, fix_id: str) -> str:
     """The message: what failed, what was changed, how it was validated, and trailers."""
     paragraphs = [f"{summary.failure}.", f"{summary.change}.", f"{summary.validation}."]
     body = "\n\n".join(_wrapped(text) for text in paragraphs)
-    trailers = [
-        f"Validated-by: {_plain(summary.check)}",
-        f"Assisted-by: {tool()} ({_plain(summary.proposer)})",
-        f"{TRAILER}: {fix_id}",
-    ]
+    trailers = [f"Validated-by: {_plain(summary.check)}", *_trailers(summary.proposer, fix_id)]
     return f"fix: {summary.title}\n\n{body}\n\n" + "\n".join(trailers) + "\n"
+
+
+def _trailers(proposer: str, fix_id: str) -> list[str]:
+    return [f"Assisted-by: {tool()} ({_plain(proposer)})", f"{TRAILER}: {fix_id}"]
 
 
 def _wrapped(text: str) -> str:

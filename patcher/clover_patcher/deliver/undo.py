@@ -164,7 +164,8 @@ def _reversed(
         now = safe_path(repository.root, file.path).read_bytes()
         if sha256(now) != rewritten.get(file.path, file.after):
             raise TreeChanged(_changed_since(file.path, fix, fixes))
-        back.append(FileChange(file.path, now, journal.content(entry, "done", number, "before")))
+        before = journal.content(entry, "done", number, "before")
+        back.append(FileChange(file.path, now, before, removed=not file.before))
     return back
 
 

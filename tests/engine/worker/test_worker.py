@@ -30,6 +30,7 @@ from clover_engine.errors import (
     RequestCancelled,
     RequestError,
 )
+from clover_engine.generation import GenerateRequest, Message, Piece
 from clover_engine.worker.local import LocalEngine
 
 MakeEngine = Callable[..., LocalEngine]
@@ -324,6 +325,7 @@ def test_dropped_engine_ends_its_worker() -> None:
 ORPHAN = """
 import json, os, sys, time
 from clover_engine.api import InfillRequest
+from clover_engine.generation import GenerateRequest, Message, Piece
 from clover_engine.worker.local import LocalEngine
 engine = LocalEngine(command=json.loads(sys.argv[1]))
 print(engine.health(start=True).pid, flush=True)
@@ -410,3 +412,18 @@ def test_the_protocol_survives_bad_frames() -> None:
     assert sum(frame.get("op") == "ready" for frame in frames) == 1
     assert [by_id[i].get("error") for i in (1, 2, 3)] == ["RequestError"] * 3
     assert by_id[4]["result"]["choices"][0]["text"] == "pass"
+
+
+def test_an_answer_streams_while_it_is_written(make: MakeEngine) -> None:
+    engine, cancel = make(answers=[LONG], step_s=0.005), CancelToken()
+    came: list[str] = []
+
+    def tell(piece: Piece) -> None:
+        came.append(piece.text)
+        if len(came) == 5:
+            cancel.cancel()
+
+    result = engine.generate(GenerateRequest((Message("user", "go on"),)), cancel, tell)
+    assert result.finish_reason == "cancelled", "the pieces came before the answer was whole"
+    assert "".join(came) == result.text
+    assert LONG.startswith(result.text)

@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 from lsprotocol import types
 
+from clover_lsp.actions.instructed import PRESETS
+
 BROKEN = "def double(count):\n    return coutn * 2\n"
 FIXED = "def double(count):\n    return count * 2\n"
 MESSAGE = "Undefined name `coutn`"
@@ -40,7 +42,8 @@ def test_lists_fixes_without_asking_the_model_and_honours_only(bench: Any) -> No
     uri = bench.editor.open("untitled:list.py", "# @@crash@@\n" + BROKEN)
     diagnostic = bench.diagnostic(uri, "coutn", MESSAGE, "F821")
     titles = [a.title for a in bench.actions(uri, [diagnostic])]
-    assert titles == [f"Fix: {MESSAGE}", "Fix with tests", "Write the selection anew"]
+    written = ["Write the selection anew", *PRESETS.values()]
+    assert titles == [f"Fix: {MESSAGE}", "Fix with tests", *written]
     kinds = {
         "quickfix": titles[:2],
         "quickfix.other": [],

@@ -18,6 +18,7 @@ from clover_lsp.suggest.choose import (
     is_sure,
     lookup_drafts,
     model_drafts,
+    proposed,
 )
 from clover_lsp.suggest.scene import at_popup
 from clover_lsp.suggest.shape import Plan, plan
@@ -46,8 +47,8 @@ DRAFTS = [
 
 
 def test_one_text_by_itself_and_several_when_asked() -> None:
-    assert texts(choose(DRAFTS, PLACE, request())) == ["len(items)"]
-    found = choose(DRAFTS, PLACE, request(), invoked=True)
+    assert texts(choose(proposed(DRAFTS, PLACE, request()))) == ["len(items)"]
+    found = choose(proposed(DRAFTS, PLACE, request()), invoked=True)
     assert texts(found) == ["len(items)", "items", "other"]
     assert [s.confidence for s in found] == [0.8, 0.6, 0.1]
     assert [s.origin for s in found] == ["lookup", "lookup", "model"]
@@ -55,31 +56,31 @@ def test_one_text_by_itself_and_several_when_asked() -> None:
 
 def test_nothing_rather_than_rubbish() -> None:
     unsure = [Draft("items", SHOWN_CONFIDENCE - 0.01, "model")]
-    assert not choose(unsure, PLACE, request())
-    assert texts(choose(unsure, PLACE, request(), least=0.2)) == ["items"]
-    assert texts(choose(unsure, PLACE, request(), invoked=True)) == ["items"]
+    assert not choose(proposed(unsure, PLACE, request()))
+    assert texts(choose(proposed(unsure, PLACE, request()), least=0.2)) == ["items"]
+    assert texts(choose(proposed(unsure, PLACE, request()), invoked=True)) == ["items"]
 
 
 def test_what_is_shown_already_stays_first() -> None:
     kept = (Suggestion("items[0]", 0.3, "reuse"),)
-    assert texts(choose(DRAFTS, PLACE, request(), kept=kept)) == ["items[0]"]
-    assert texts(choose(DRAFTS, PLACE, request(), kept=kept, invoked=True))[:2] == [
+    assert texts(choose(proposed(DRAFTS, PLACE, request()), kept=kept)) == ["items[0]"]
+    assert texts(choose(proposed(DRAFTS, PLACE, request()), kept=kept, invoked=True))[:2] == [
         "items[0]",
         "len(items)",
     ]
     many = [Draft(f"items[{i}]", 0.5, "model") for i in range(20)]
-    assert len(choose(many, PLACE, request(), invoked=True)) == SEVERAL
+    assert len(choose(proposed(many, PLACE, request()), invoked=True)) == SEVERAL
 
 
 def test_deleted_texts_make_room_for_the_next() -> None:
-    assert texts(choose(DRAFTS, PLACE, request(), deleted=["len(items)"])) == ["items"]
+    assert texts(choose(proposed(DRAFTS, PLACE, request(), deleted=["len(items)"]))) == ["items"]
 
 
 def test_a_popup_s_item_is_extended() -> None:
     place = Place("file:///a", "python", "x = it", "\n")
     popup = Popup("items", 2)
     asked = request(at_popup(place, popup))
-    (found,) = choose([Draft("[0]", 0.5, "model")], place, asked, popup)
+    (found,) = choose(proposed([Draft("[0]", 0.5, "model")], place, asked, popup))
     assert (found.text, found.replace_before) == ("items[0]", 2)
 
 
@@ -90,7 +91,9 @@ def test_the_engine_s_drafts_begin_where_its_prefix_ends() -> None:
     (draft,) = engine_drafts(found, asked)
     assert asked.prefix + draft == "x = items[0]\ny = 1"
     # and a look-up by itself follows the cursor
-    assert texts(choose(lookup_drafts(found, asked), place, asked, invoked=True)) == ["ems[0]"]
+    assert texts(choose(proposed(lookup_drafts(found, asked), place, asked), invoked=True)) == [
+        "ems[0]"
+    ]
 
 
 def test_look_ups_of_several_lines_only_where_a_block_opens() -> None:

@@ -20,9 +20,27 @@ M.list = {
     end,
   },
   edit = {
-    about = "write the line or the selection anew",
+    about = "change the line or the selection as you say; asks for words where there are none",
+    complete = require("clover.instruct").presets,
+    run = function(args, input) require("clover.instruct").edit(table.concat(args, " "), input) end,
+  },
+  accept = {
+    about = "apply the edit that is shown",
+    run = function()
+      if not require("clover.instruct").accept() then vim.notify("clover: no edit is shown") end
+    end,
+  },
+  retry = {
+    about = "ask for another answer instead of the edit that is shown",
+    run = function()
+      if not require("clover.instruct").retry() then vim.notify("clover: no edit is shown") end
+    end,
+  },
+  anew = {
+    about = "write the line or the selection anew, without words",
     run = function(_, input) require("clover.actions").edit(input) end,
   },
+  message = { about = "write a commit message for what is staged", run = function() require("clover.instruct").message() end },
   next = {
     about = "jump to the next edit; there, apply it",
     run = function()
@@ -32,14 +50,16 @@ M.list = {
     end,
   },
   reject = {
-    about = "take the next edit away; it is not proposed again",
+    about = "take the edit away that is shown; a next edit is not proposed again",
     run = function()
+      if require("clover.instruct").leave() then return end
       if not require("clover.next_edit").reject() then vim.notify("clover: no next edit is shown") end
     end,
   },
   cancel = {
-    about = "stop the fix that is running",
+    about = "stop the fix or the edit that is running",
     run = function()
+      if require("clover.instruct").leave() then return end
       if not require("clover.status").cancel() then vim.notify("clover: nothing is running") end
     end,
   },
@@ -54,6 +74,11 @@ M.list = {
       local now = require("clover.status").current
       vim.notify(require("clover").status() .. (now.message and now.message ~= "" and " – " .. now.message or ""))
     end,
+  },
+  model = {
+    about = "choose the model on this machine: `:Clover model`, or `:Clover model NAME`",
+    complete = { "nano", "coder-0.5b", "coder-1.5b", "smollm2" },
+    run = function(args) require("clover.models").choose(args[1]) end,
   },
   restart = { about = "end the server and start it again", run = function() require("clover.server").restart() end },
   log = { about = "open the log of Neovim's LSP client", run = function() vim.cmd.tabedit(vim.lsp.log.get_filename()) end },

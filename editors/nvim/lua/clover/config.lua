@@ -9,8 +9,10 @@ local M = {}
 ---@field next string|false Show another suggestion; asks for more the first time.
 ---@field prev string|false
 ---@field dismiss string|false
----@field reject_edit string|false Take the proposed next edit away for good.
----@field next_edit string|false Jump to the proposed next edit; once there, apply it.
+---@field reject_edit string|false Take the edit away that is shown.
+---@field next_edit string|false Apply the edit that is shown; jump to a next edit first.
+---@field retry_edit string|false Ask for another answer to an instruction.
+---@field refine_edit string|false Say what is missing in the edit that is shown.
 
 ---@class clover.Options
 ---@field cmd? string[] Command line of the server; nil looks for `clover-code` (see `:help clover-install`).
@@ -38,6 +40,8 @@ M.defaults = {
     dismiss = "<C-]>",
     next_edit = "<M-e>",
     reject_edit = "<M-E>",
+    retry_edit = "<M-r>",
+    refine_edit = "<M-i>",
   },
 }
 

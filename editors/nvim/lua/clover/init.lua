@@ -1,6 +1,7 @@
 --- clover-code in Neovim. `require("clover").setup({})` is all that is needed; see `:help clover`.
 
 local config = require("clover.config")
+local instruct = require("clover.instruct")
 local keys = require("clover.keys")
 local next_edit = require("clover.next_edit")
 local pieces = require("clover.pieces")
@@ -38,8 +39,15 @@ local function map_keys(buf)
     keys.map(buf, "i", wanted.next, "next suggestion", always, function() ghost.cycle(1) end)
     keys.map(buf, "i", wanted.prev, "previous suggestion", always, function() ghost.cycle(-1) end)
   end
-  keys.map(buf, "n", wanted.reject_edit, "reject the next edit", next_edit.visible, next_edit.reject)
-  keys.map(buf, "n", wanted.next_edit, "go to or apply the next edit", next_edit.visible, next_edit.go)
+  local function shown() return instruct.visible() or next_edit.visible() end
+  keys.map(buf, "n", wanted.reject_edit, "leave the edit that is shown", shown, function()
+    if not instruct.leave() then next_edit.reject() end
+  end)
+  keys.map(buf, "n", wanted.next_edit, "go to or apply the edit that is shown", shown, function()
+    if not instruct.accept() then next_edit.go() end
+  end)
+  keys.map(buf, "n", wanted.retry_edit, "another answer", instruct.visible, instruct.retry)
+  keys.map(buf, "n", wanted.refine_edit, "say what is missing", instruct.visible, instruct.refine)
 end
 
 ---@param buf integer

@@ -130,7 +130,10 @@ function M.enable()
     init_options = settings,
     settings = { clover = settings },
     capabilities = capabilities(),
-    handlers = { didChangeStatus = function(_, params) status.set(params) end },
+    handlers = {
+      didChangeStatus = function(_, params) status.set(params) end,
+      ["clover/editPreview"] = function(_, params) require("clover.instruct").preview(params) end,
+    },
     on_exit = on_exit,
   })
   vim.lsp.enable(M.name)

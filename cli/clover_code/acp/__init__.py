@@ -1,0 +1,1 @@
+"""An agent for editors that speak the Agent Client Protocol."""

@@ -1,0 +1,1 @@
+"""An agent that carries out a requirement in a copy of the tree: model, tools, observations."""
