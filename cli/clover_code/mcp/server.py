@@ -69,7 +69,8 @@ def make_server(desk: Desk, version: str) -> MCPServer:
         (tools.infill, READS),
         (tools.decide, READS),
     ):
-        server.tool(annotations=kind)(tool)
+        words = " ".join((tool.__doc__ or "").split())
+        server.tool(description=words, annotations=kind)(tool)
     return server
 
 

@@ -2,8 +2,8 @@
 
 A server's address, key and model are what the user chose (`wanted.py`), else they come from the
 environment: its address from CLOVER_SGLANG_URL, CLOVER_LLAMACPP_URL or CLOVER_OPENAI_URL, the rest
-from the same name with API_KEY, MODEL or CA_FILE at its end. Keys stand in no log, no status and no
-`repr`.
+from the same name with API_KEY, MODEL, CA_FILE or FIM at its end. Keys stand in no log, no status
+and no `repr`.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ class Server:
     api_key: str = field(default="", repr=False)
     model: str = ""
     ca_file: str = ""
+    fim: str = ""
 
     @property
     def sends_to(self) -> str:
@@ -62,6 +63,7 @@ def configured(name: ServerName, wanted: Wanted, environ: Mapping[str, str]) -> 
         either(chosen.api_key, "API_KEY"),
         either(chosen.model, "MODEL"),
         either(chosen.ca_file, "CA_FILE"),
+        either(chosen.fim, "FIM"),
     )
 
 
@@ -94,7 +96,13 @@ def served_engine(server: Server) -> Engine:
 
     make = _client(server.name)
     return DiscreetEngine(
-        make(server.url, api_key=server.api_key, model=server.model, ca_file=server.ca_file)
+        make(
+            server.url,
+            api_key=server.api_key,
+            model=server.model,
+            ca_file=server.ca_file,
+            fim=server.fim,
+        )
     )
 
 

@@ -24,6 +24,8 @@ class WantedServer:
     api_key: str = field(default="", repr=False)
     model: str = ""
     ca_file: str = ""
+    fim: str = ""
+    """How a hole is written, where the model's name does not tell."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,6 +26,8 @@ _CUT_STEP = 8
 prompt, which servers keep in their caches, stays the same over many keystrokes."""
 _COMMENT = {"py": "#", "sh": "#", "rb": "#", "lua": "--", "sql": "--"}
 _BREAK = "\u200b"
+_OWN_ENDS = 4
+"""So many stop strings OpenAI's interface allows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,10 +230,35 @@ def template_for(model: str, architectures: tuple[str, ...] = (), kind: str = ""
 
 
 def template_named(name: str) -> FimTemplate:
-    """The template that a setting names. Raises RequestError with the names there are."""
-    if name not in TEMPLATES:
-        raise RequestError(f"no FIM template {name!r}; choose one of {', '.join(TEMPLATES)}")
-    return TEMPLATES[name]
+    """The template that a setting names, or spells out: ``<PRE>{prefix}<SUF>{suffix}<MID>``.
+
+    Raises RequestError for anything else, with the names there are.
+    """
+    if name in TEMPLATES:
+        return TEMPLATES[name]
+    if name.count("{prefix}") == 1 and name.count("{suffix}") <= 1:
+        return _spelled_out(name)
+    raise RequestError(
+        f"no FIM template {name[:80]!r}; choose one of {', '.join(TEMPLATES)}, or spell it out "
+        "with {prefix} and {suffix} where those belong"
+    )
+
+
+def _spelled_out(text: str) -> FimTemplate:
+    """A template of the user's own. Its marks are never shown, and end the hole."""
+    before, _, rest = text.partition("{prefix}")
+    if "{suffix}" in before:
+        after, _, before = before.partition("{suffix}")
+        order: Literal["prefix first", "suffix first"] = "suffix first"
+        middle = rest
+    else:
+        after, _, middle = rest.partition("{suffix}")
+        order = "prefix first"
+        if "{suffix}" not in rest:
+            after, middle = "", rest
+    marks = dict.fromkeys(m for m in map(str.strip, (before, after, middle)) if m)
+    ends = (*list(marks)[: _OWN_ENDS - 1], "<|endoftext|>")
+    return FimTemplate("own", before, after, middle, order, ends=ends, marks=_CHAT_MARKS)
 
 
 def fit(hole: FimParts, room: int) -> FimParts:

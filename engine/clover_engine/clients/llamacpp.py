@@ -70,19 +70,20 @@ class LlamaCppEngine:
         api_key: str | None = None,
         model: str = "",
         ca_file: str = "",
-        template: str = "",
+        fim: str = "",
         slot: int | None = None,
         limits: HttpLimits | None = None,
     ) -> None:
-        """`model`: for a server that has several. `template`: one of `fim.TEMPLATES` instead of
-        the server's own ``/infill``. Raises RequestError for an address that cannot be used."""
+        """`model`: for a server that has several. `fim`: a name of `fim.TEMPLATES`, or one spelled
+        out, instead of the server's own ``/infill``. Raises RequestError for an address that cannot
+        be used."""
         self._is_closed = False
         self._server = LlamaServer(
             url,
             api_key=api_key or "",
             model=model,
             ca_file=ca_file,
-            template=template,
+            template=fim,
             slot=slot,
             limits=limits,
         )

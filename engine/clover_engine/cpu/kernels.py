@@ -30,7 +30,7 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 _SOURCES = (
     "kernels.py", "fused_parts.py", "fused_layers.py", "grouped_kernels.py", "grouped_pack.py",
-    "grouped_layers.py", "counts.py",
+    "grouped_layers.py",
 )  # fmt: skip
 _FAST_MATH = {"reassoc", "contract", "arcp", "nsz"}
 """Sums may be reordered and multiply-adds joined; infinities and NaN keep their meaning."""

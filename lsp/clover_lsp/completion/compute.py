@@ -90,7 +90,8 @@ class Computer:
         drafts = lookup_drafts(context.lookups, shape) if self._settings.completion.lookup else []
 
         def sure() -> float:
-            return max((s.confidence for s in self._proposed(ask, shape, drafts)), default=0.0)
+            """Nothing at all is below every gate, also one that lets all through."""
+            return max((s.confidence for s in self._proposed(ask, shape, drafts)), default=-1.0)
 
         if not is_sure(drafts) or ask.invoked:
             for engine in self._engines(ask, sure, found):

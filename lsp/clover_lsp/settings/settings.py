@@ -172,6 +172,16 @@ def _ca_file(server: str) -> Any:
     return option("", doc + _OR_ENVIRONMENT.format(f"{server}_CA_FILE"), own=True)
 
 
+def _fim(server: str) -> Any:
+    doc = (
+        "How a hole is written, where the model's name does not tell: the name of a family "
+        "(clover, qwen, starcoder, granite-code, granite, codegemma, deepseek, codellama, "
+        "codestral, seed-coder, mellum, glm, plain), or the marks spelled out, as "
+        "`<PRE>{prefix}<SUF>{suffix}<MID>`. "
+    )
+    return option("", doc + _OR_ENVIRONMENT.format(f"{server}_FIM"), own=True)
+
+
 @dataclass(frozen=True, slots=True)
 class SglangSettings:
     """A model served by SGLang."""
@@ -191,6 +201,7 @@ class SglangSettings:
         own=True,
     )
     ca_file: str = _ca_file("CLOVER_SGLANG")
+    fim: str = _fim("CLOVER_SGLANG")
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,6 +223,7 @@ class LlamacppSettings:
         own=True,
     )
     ca_file: str = _ca_file("CLOVER_LLAMACPP")
+    fim: str = _fim("CLOVER_LLAMACPP")
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,6 +245,7 @@ class OpenaiSettings:
         own=True,
     )
     ca_file: str = _ca_file("CLOVER_OPENAI")
+    fim: str = _fim("CLOVER_OPENAI")
 
 
 @dataclass(frozen=True, slots=True)
@@ -297,4 +310,4 @@ class Settings:
 
 
 def _server(given: SglangSettings | LlamacppSettings | OpenaiSettings) -> WantedServer:
-    return WantedServer(given.url, given.api_key, given.model, given.ca_file)
+    return WantedServer(given.url, given.api_key, given.model, given.ca_file, given.fim)

@@ -103,6 +103,39 @@ def test_a_template_that_there_is_not() -> None:
         template_named("gpt")
 
 
+@pytest.mark.parametrize(
+    ("spelled", "prompt"),
+    [
+        ("<PRE>{prefix}<SUF>{suffix}<MID>", "<PRE>P<SUF>S<MID>"),
+        ("[SUFFIX]{suffix}[PREFIX]{prefix}", "[SUFFIX]S[PREFIX]P"),
+        ("complete: {prefix}", "complete: P"),
+    ],
+)
+def test_a_template_that_is_spelled_out(spelled: str, prompt: str) -> None:
+    template = template_named(spelled)
+    assert template.prompt(FimParts("P", "S")) == prompt
+    assert template.sees_suffix == ("{suffix}" in spelled)
+    assert len(template.ends) <= 4
+    for mark in template.ends:
+        assert template.cut(f"a{mark}b") == "a"
+    for wrong in ("{suffix}", "{prefix}{prefix}", "{prefix}{suffix}{suffix}", ""):
+        with pytest.raises(RequestError, match="spell it out"):
+            template_named(wrong)
+
+
+@pytest.mark.parametrize(
+    ("model", "name"),
+    [
+        ("ByteDance-Seed/Seed-Coder-8B-Base", "seed-coder"),
+        ("Stable-DiffCoder-8B-Instruct", "seed-coder"),
+        ("JetBrains/Mellum-4b-sft-python", "mellum"),
+        ("zai-org/GLM-4.5-Air", "glm"),
+    ],
+)
+def test_later_families(model: str, name: str) -> None:
+    assert template_for(model).name == name
+
+
 def marks_of(template: FimTemplate) -> list[str]:
     given = (template.before, template.after, template.middle, template.wrong, *template.ends)
     return sorted({mark.strip() for mark in given} - {""})

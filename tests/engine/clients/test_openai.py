@@ -8,6 +8,8 @@ from dataclasses import replace
 import pytest
 
 from clover_engine.api import InfillRequest, Snippet
+from clover_engine.choice.servers import configured, served_engine
+from clover_engine.choice.wanted import Wanted
 from clover_engine.clients.openai import OpenAIEngine
 from clover_engine.clients.sglang_stream import NOMINAL_CONFIDENCE
 from clover_engine.errors import EngineUnavailable, RequestError, Unsupported
@@ -46,6 +48,19 @@ def test_a_model_of_no_known_family_continues_the_prefix(server: FakeServer) -> 
     plain, starcoder = server.bodies("/v1/completions")
     assert plain["prompt"] == HOLE.prefix
     assert starcoder["prompt"].startswith("<fim_prefix>")
+
+
+def test_how_a_hole_is_written_can_be_set(server: FakeServer) -> None:
+    server.model.name = "own-model"
+    environ = {"CLOVER_OPENAI_URL": server.url, "CLOVER_OPENAI_FIM": "<P>{prefix}<S>{suffix}<M>"}
+    chosen = configured("openai", Wanted(), environ)
+    assert chosen is not None
+    engine = served_engine(chosen)
+    engine.infill(HOLE)
+    engine.close()
+    (body,) = server.bodies("/v1/completions")
+    assert body["prompt"] == f"<P>{HOLE.prefix}<S>{HOLE.suffix}<M>"
+    assert body["stop"] == ["<P>", "<S>", "<M>", "<|endoftext|>"]
 
 
 def test_the_address_may_end_with_the_version(server: FakeServer) -> None:
