@@ -18,8 +18,8 @@ from clover_patcher.repository.permission import is_frozen
 
 Conversation = list[tuple[Role, str]]
 
-_ROOM = 6_000
-"""Characters of files that are shown at the start."""
+_ROOM, _GUESSED = 6_000, 2
+"""Characters of files that are shown at the start; how many, where the words name none."""
 _NAMES = 60
 _WORD = re.compile(r"[A-Za-z][a-z]+|[A-Z]+(?![a-z])|[a-z]+|\d+")
 
@@ -92,7 +92,7 @@ def file_block(path: str, text: str) -> str:
 
 
 def likely_files(words: str, texts: Mapping[str, str]) -> list[str]:
-    """The files that a requirement speaks of, as many as have room, the likeliest first.
+    """The files that a requirement names, or else speaks of, as many as have room.
 
     Words weigh the more the fewer files have them; names of files and definitions count most.
     """
@@ -106,10 +106,12 @@ def likely_files(words: str, texts: Mapping[str, str]) -> list[str]:
         score = sum(weight[w] * (min(counts[w], 3) > 0) for w in wanted)
         score += 3 * sum(weight[w] for w in wanted & names) + 9 * (path in words)
         scores[path] = score * (0.5 if is_frozen(path) else 1.0)
+    named = {path for path in texts if path in words}
     room, chosen = _ROOM, list[str]()
     for path in sorted(scores, key=lambda p: (-scores[p], p)):
         size = len(texts[path])
-        if scores[path] > 0 and size <= room and len(chosen) < 4 and texts[path].strip():
+        wanted_too = path in named if named else scores[path] > 0 and len(chosen) < _GUESSED
+        if wanted_too and size <= room and texts[path].strip():
             chosen.append(path)
             room -= size
     return chosen
