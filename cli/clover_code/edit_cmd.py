@@ -124,6 +124,8 @@ class _Session:
         except OSError as exc:
             raise UserError(f"cannot read {name}: {exc.strerror}; give {_FORM}") from None
         self.root, self.path = _where(self.file)
+        if self.root is None and (args.apply or args.commit):
+            raise UserError(f"{name} is not in a git repository: run `git init` there first")
         text = read_text(self.path, self.content)
         first, last = selection(self.path, text, selected)
         request = Instruction(self.path, text, first, last, args.words)
@@ -221,8 +223,7 @@ class _Session:
         from clover_patcher.deliver.recovery import settle
         from clover_patcher.repository.git import Repository
 
-        if self.root is None:
-            raise UserError(f"{self.file} is not in a git repository: run `git init` there first")
+        assert self.root is not None  # else nothing is applied
         repository = Repository.open(self.root)
         for line in settle(repository):
             self._tell(f"note: {line}")

@@ -126,3 +126,15 @@ def test_message(command: Command, root: Path, fake_model, make_repo) -> None:
     make_repo.git(root, "add", "-A")
     ran = command("message")
     assert (ran.code, ran.out) == (0, "fix: return None for an empty list\n\nIt raised.\n")
+
+
+def test_outside_a_repository_the_diff_is_all(
+    command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "plain").mkdir()
+    monkeypatch.chdir(tmp_path / "plain")
+    Path("cart.py").write_bytes(CART.encode())
+    assert "+    return items[0] if items else None" in command("edit", "cart.py:5-6", "x").out
+    ran = command("edit", "cart.py:5-6", "x", "--apply")
+    assert ran.code == 2 and ran.out == "" and "run `git init` there first" in ran.err
+    assert Path("cart.py").read_bytes() == CART.encode()
