@@ -36,13 +36,31 @@ def placed(call: Call, texts: Mapping[str, str], shown: tuple[str, ...] = ()) ->
     if known is None and path and "." in path.rpartition("/")[2]:
         return {path: _parsing(path, call.code)}
     if known is None:
-        return _unheaded(call.code, texts, [p for p in shown if p in texts])
+        read = [p for p in shown if p in texts]
+        if (known := _owner(call.code, texts, read)) is None:
+            return _unheaded(call.code, texts, read)
     if grammar_of(known) is None:
         return {known: call.code}
     if (text := _with_new(call.code, name, known, texts[known])) is not None:
         return {known: _parsing(known, text, texts[known])}
     block = Block(call.code, known, name, grammar_of(known) or "")
     return _spliced(Answer(blocks=(block,)), texts, [(known, "")])
+
+
+def _owner(code: str, texts: Mapping[str, str], shown: Sequence[str]) -> str | None:
+    """Of the files that were read, the one whose definitions a block without a heading has."""
+    if len(shown) == 1:
+        return shown[0]
+    shared = {path: len(_qualnames(path, code) & _qualnames(path, texts[path])) for path in shown}
+    best = sorted(shown, key=lambda path: -shared[path])[:2]
+    if not best or not shared[best[0]] or shared[best[0]] == shared[best[1]]:
+        return None
+    return best[0]
+
+
+def _qualnames(path: str, text: str) -> set[str]:
+    language = grammar_of(path)
+    return {f.qualname for f in functions(language, text.encode())} if language else set()
 
 
 def _unheaded(code: str, texts: Mapping[str, str], shown: Sequence[str]) -> dict[str, str]:
@@ -54,10 +72,7 @@ def _unheaded(code: str, texts: Mapping[str, str], shown: Sequence[str]) -> dict
         for target in shown:
             if (text := _with_methods(code, target, texts[target])) is not None:
                 return {target: _parsing(target, text, texts[target])}
-        text = _with_new(code, "", shown[0], texts[shown[0]]) if len(shown) == 1 else None
-        if text is None:
-            raise
-        return {shown[0]: _parsing(shown[0], text, texts[shown[0]])}
+        raise
 
 
 def _spliced(answer: Answer, texts: Mapping[str, str], asked: object) -> dict[str, str]:

@@ -44,6 +44,7 @@ READ path/of/file.py
 
 Change all that the task needs, and nothing else. Write DONE after the last change."""
 _CHECK = "CHECK runs the check\n"
+_ASK = "Answer with the new or changed functions only, each below its heading, then DONE."
 
 
 def opening(
@@ -64,7 +65,7 @@ def opening(
         parts += ["", f"The check `{requirement.check}` fails now:", failing]
     elif requirement.check:
         parts += ["", f"The check `{requirement.check}` passes now, and must in the end."]
-    parts += ["", f"Task: {requirement.words.strip()}"]
+    parts += ["", f"Task: {requirement.words.strip()}", "", _ASK]
     return [("system", system), ("user", "\n".join(parts))], shown
 
 

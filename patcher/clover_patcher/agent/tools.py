@@ -72,7 +72,8 @@ class Tools:
         try:
             return getattr(self, f"_{call.tool}")(call)  # type: ignore[no-any-return]
         except (Refused, PatcherError) as exc:
-            return Result(call, f"{call.tool} {call.argument}: {exc}".strip(), ok=False)
+            what = f"{call.tool} {call.argument}".strip()
+            return Result(call, f"{what}: {exc}", ok=False)
 
     @property
     def changes(self) -> tuple[FileChange, ...]:

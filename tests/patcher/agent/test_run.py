@@ -263,6 +263,7 @@ WHOLE = CART.replace("\n\ndef first", f"\n{METHOD}\n\ndef first")
         f"I add it:\n\n```python\n# shop/cart.py\n{WHOLE}```",
         f"```python shop/cart.py\n{WHOLE}```",
         f"`shop/cart.py::Cart.count`\n```python\n{METHOD}```",
+        f"```python\n{WHOLE}```",
         f"```\nREAD shop/cart.py\n```\n`shop/cart.py::Cart`\n```python\nclass Cart:\n{METHOD}```",
         "### `shop/cart.py::Cart.count`\n```py\ndef count(self):\n    return len(self.items)\n```",
     ],
