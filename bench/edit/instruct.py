@@ -104,9 +104,8 @@ def span(text: str, select: str | tuple[str, str]) -> tuple[int, int]:
 
 
 def touched_others(request: Instruction, done: Edited) -> bool:
-    lines, after = request.lines, done.after.split("\n")
-    head, tail = lines[: request.first - 1], lines[request.last :]
-    return after[: len(head)] != head or after[len(after) - len(tail) :] != tail
+    lines, new = request.lines, done.text.split("\n") if done.text else []
+    return done.after.split("\n") != [*lines[: request.first - 1], *new, *lines[request.last :]]
 
 
 def failure(done: Edited, case: Case) -> str:

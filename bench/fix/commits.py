@@ -2,6 +2,7 @@
 
     python -m bench.fix.commits find --dir WORK [--projects dateutil/dateutil] [--wanted 4]
     python -m bench.fix.commits run --dir WORK --log a.jsonl [--engine none] [--budget 60]
+    python -m bench.fix.commits judge --dir WORK --log a.jsonl
     python -m bench.fix.commits report [LABEL=]a.jsonl [[LABEL=]b.jsonl ...]
 
 `commits.json` names the commits; WORK gets the projects' histories (`--mirrors DIR` names a folder
@@ -11,7 +12,8 @@ no place. A case counts as fixed when those tests pass in a process that the too
 nothing but non-test files was changed; as *plausible by the suite* when every test of the project
 that passes both before and with the project's own fix passes with the patch too; as *same* when
 the sources' syntax trees equal the project's own fix. `find` looks for more commits and writes
-`commits.json`; `run` goes on where its log ends.
+`commits.json`; `run` goes on where its log ends; `judge` runs the suites, which can take longer
+than all repairs, with the patches that a log has.
 """
 
 from __future__ import annotations
@@ -92,17 +94,15 @@ def repair(
     seconds = time.monotonic() - started
     changed = _changed(root)
     fixed = bool(changed) and not any(map(cases.is_test, changed)) and _passes(case, root, python)
-    broken: list[str] | None = None
     same = False
     if fixed:
         cases.plant_fixed(case, history, fixed_root)
         same = _same(root, fixed_root, {*changed, *case.sources})
-        broken = [] if same else broken_tests(case, history, python, root, fixed_root, args.dir)
     provenance = report.get("provenance") or {}
     return {
         "case": case.name, "lines": case.lines, "engine": args.engine, "budget": args.budget,
         "date": time.strftime("%Y-%m-%d"), "status": report.get("status", "error"),
-        "fixed": fixed, "same": same, "broken": broken, "seconds": round(seconds, 1),
+        "fixed": fixed, "same": same, "broken": [] if same else None, "seconds": round(seconds, 1),
         "tried": int(report.get("candidates_tried") or 0), "rank": report.get("rank"),
         "passing": int(report.get("candidates_passing") or 0),
         "proposer": _proposer(provenance),
@@ -111,6 +111,30 @@ def repair(
         "notes": report.get("notes"), "usage": report.get("engine") or {},
         "error": error or str(report.get("error") or ""),
     }  # fmt: skip
+
+
+def run_judge(args: argparse.Namespace) -> int:
+    """Says of each patch which tests of the project's suite it breaks; the log is rewritten."""
+    python = cases.environment(args.dir)
+    known = {case.name: case for case in load_cases(args.cases)}
+    records = read_log(args.log)
+    for record in records:
+        if not record["fixed"] or record["broken"] is not None:
+            continue
+        case = known[record["case"]]
+        history = cases.mirror(case.project, args.mirrors or args.dir / "mirrors")
+        with tempfile.TemporaryDirectory(prefix="bench-commits-") as folder:
+            root, fixed_root = Path(folder) / "patched", Path(folder) / "fixed"
+            cases.plant(case, history, root)
+            cases.plant_fixed(case, history, fixed_root)
+            patch = record["patch"].encode()
+            subprocess.run(["git", "apply"], cwd=root, input=patch, check=True)
+            record["broken"] = broken_tests(
+                case, history, python, root, fixed_root, args.dir, args.suite_limit
+            )
+        print(_row(record), flush=True)
+        args.log.write_text("".join(json.dumps(each) + "\n" for each in records))
+    return run_report(argparse.Namespace(logs=[str(args.log)]))
 
 
 def _report(command: Sequence[str], cwd: Path, limit: float) -> tuple[Record, str]:
@@ -143,22 +167,30 @@ def _passes(case: Case, root: Path, python: Path) -> bool:
 
 
 def broken_tests(
-    case: Case, history: Path, python: Path, root: Path, fixed_root: Path, work: Path
+    case: Case,
+    history: Path,
+    python: Path,
+    root: Path,
+    fixed_root: Path,
+    work: Path,
+    limit_s: float = _SUITE_S,
 ) -> list[str] | None:
     """Tests of the suite that the patch breaks; None where the suite cannot be run in time."""
-    held = _held(case, history, python, fixed_root, work)
-    after = cases.run_tests(python, root, cases.suite(case, root), _SUITE_S)
-    if held is None or after is None:
+    held = _held(case, history, python, fixed_root, work, limit_s)
+    if held is None:
+        return None
+    after = cases.run_tests(python, root, cases.suite(case, root), limit_s)
+    if after is None:
         return None
     missing = sorted(held - after.passed)
     if not missing or len(missing) > 50:
         return missing[:50]
-    again = cases.run_tests(python, root, missing, _SUITE_S)  # some depend on chance
+    again = cases.run_tests(python, root, missing, limit_s)  # some depend on chance
     return sorted(set(missing) - again.passed) if again else missing
 
 
 def _held(
-    case: Case, history: Path, python: Path, fixed_root: Path, work: Path
+    case: Case, history: Path, python: Path, fixed_root: Path, work: Path, limit_s: float
 ) -> frozenset[str] | None:
     """Tests that pass before and with the project's own fix; found once, kept in the folder."""
     store = work / "suites" / f"{case.name}.json"
@@ -167,9 +199,11 @@ def _held(
     with tempfile.TemporaryDirectory(prefix="bench-commits-") as folder:
         before = Path(folder) / "before"
         cases.plant(case, history, before)
-        one = cases.run_tests(python, before, cases.suite(case, before), _SUITE_S)
-    two = cases.run_tests(python, fixed_root, cases.suite(case, fixed_root), _SUITE_S)
-    if one is None or two is None:
+        one = cases.run_tests(python, before, cases.suite(case, before), limit_s)
+    if one is None:
+        return None
+    two = cases.run_tests(python, fixed_root, cases.suite(case, fixed_root), limit_s)
+    if two is None:
         return None
     held = one.passed & two.passed
     store.parent.mkdir(parents=True, exist_ok=True)
@@ -221,13 +255,13 @@ def _row(record: Record) -> str:
 
 
 def verdict(record: Record) -> str:
-    """SAME, PLAUSIBLE (breaks nothing), BREAKS n, UNKNOWN (no suite), or how the tool ended."""
+    """SAME, PLAUSIBLE (breaks nothing), BREAKS n, PASSES (not judged), or how the tool ended."""
     if not record["fixed"]:
         return str(record["status"])
     if record["same"]:
         return "SAME"
     if record["broken"] is None:
-        return "UNKNOWN"
+        return "PASSES"
     return f"BREAKS {len(record['broken'])}" if record["broken"] else "PLAUSIBLE"
 
 
@@ -286,7 +320,11 @@ def _parser() -> argparse.ArgumentParser:
     run.add_argument("--only", default="", help="only these cases, separated by commas")
     run.add_argument("--runs", type=Path, help="keep the tool's own logs in this folder")
     run.set_defaults(run=run_bench)
-    for command in (find, run):
+    judge = commands.add_parser("judge", help="run the suites with the patches of a log")
+    judge.add_argument("--log", type=Path, required=True, help="is rewritten")
+    judge.add_argument("--suite-limit", type=float, default=_SUITE_S, help="seconds of a suite")
+    judge.set_defaults(run=run_judge)
+    for command in (find, run, judge):
         command.add_argument("--dir", type=Path, required=True, help="folder for what is needed")
         command.add_argument("--mirrors", type=Path, help="folder with OWNER+NAME/repo")
         command.add_argument("--cases", type=Path, default=CASES)

@@ -29,7 +29,9 @@ LIMIT_S = 240.0
 @pytest.fixture
 def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HostServer]:
     folder = tmp_path_factory.mktemp("extension-host")
-    worker = [sys.executable, "-m", "clover_engine.worker", "--fake", '{"infills": ["n a + b"]}']
+    answer = "```python\ndef first(items):\n    return items[0] if items else None\n```"
+    fake = json.dumps({"infills": ["n a + b"], "answers": [answer]})
+    worker = [sys.executable, "-m", "clover_engine.worker", "--fake", fake]
     env = {
         "CLOVER_WORKER": shlex.join(worker),
         "CLOVER_CACHE_DIR": str(folder / "cache"),

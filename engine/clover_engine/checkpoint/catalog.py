@@ -90,6 +90,16 @@ OFFERED: Mapping[str, Offered] = {
 """By the name that `CLOVER_CHECKPOINT` takes."""
 
 
+_CODERS = ("coder-1.5b", "coder-0.5b")
+"""The better one first."""
+
+
+def installed_coder() -> Path | None:
+    """The best coder model that `clover-code model get` brought; None without one."""
+    found = (OFFERED[name].path for name in _CODERS)
+    return next((path for path in found if path.is_file()), None)
+
+
 def name_of(path: Path) -> str:
     """The name of the model in `path`: ours for a file that is offered, else the file's own."""
     return next((m.name for m in OFFERED.values() if m.file == path.name), path.stem)

@@ -26,6 +26,7 @@ from clover_engine.api import (
     ScoreRequest,
     ScoreResult,
 )
+from clover_engine.checkpoint.catalog import installed_coder
 from clover_engine.choice.providers import Provider
 from clover_engine.choice.servers import (
     embedded_provider,
@@ -34,7 +35,7 @@ from clover_engine.choice.servers import (
     server_provider,
     where_to_set,
 )
-from clover_engine.choice.talking import Talking, installed_coder
+from clover_engine.choice.talking import Talking
 from clover_engine.choice.turns import Turns
 from clover_engine.choice.wanted import SERVERS, ServerName, Wanted
 from clover_engine.errors import (

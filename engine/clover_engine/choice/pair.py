@@ -6,6 +6,8 @@ wait for each other, and a coder model takes seconds where clover-nano takes mil
 
 from __future__ import annotations
 
+import os
+
 from clover_engine.api import (
     CancelToken,
     ClozeRequest,
@@ -17,6 +19,7 @@ from clover_engine.api import (
     ScoreRequest,
     ScoreResult,
 )
+from clover_engine.checkpoint.catalog import installed_coder
 from clover_engine.checkpoint.known import DEFAULT_CHECKPOINT
 from clover_engine.generation import (
     DecisionRequest,
@@ -63,7 +66,15 @@ class Pair:
 
 
 def for_repairs(engine: Engine) -> Engine:
-    """The engine, or a `Pair` with clover-nano where it is a large model of this machine."""
-    if isinstance(engine, LocalEngine) and engine.checkpoint.suffix == ".gguf":
-        return Pair(LocalEngine(DEFAULT_CHECKPOINT), engine)
-    return engine
+    """The engine, or a `Pair` with clover-nano where it is a large model of this machine.
+
+    Where the user completes with a small coder and has got a larger one too, that one converses;
+    not where CLOVER_CHECKPOINT names the model.
+    """
+    if not isinstance(engine, LocalEngine) or engine.checkpoint.suffix != ".gguf":
+        return engine
+    best = installed_coder()
+    if best not in (None, engine.checkpoint) and not os.environ.get("CLOVER_CHECKPOINT"):
+        engine.close()
+        engine = LocalEngine(best)
+    return Pair(LocalEngine(DEFAULT_CHECKPOINT), engine)

@@ -7,10 +7,9 @@ conversations go to that one, in a process of its own that starts with the first
 from __future__ import annotations
 
 import threading
-from pathlib import Path
 
 from clover_engine.api import CancelToken, Engine
-from clover_engine.checkpoint.catalog import OFFERED
+from clover_engine.checkpoint.catalog import installed_coder
 from clover_engine.errors import Unsupported
 from clover_engine.generation import (
     Converses,
@@ -22,8 +21,6 @@ from clover_engine.generation import (
     TextEngine,
 )
 from clover_engine.worker.local import LocalEngine
-
-_PREFERRED = ("coder-1.5b", "coder-0.5b")
 
 
 class Talking:
@@ -87,9 +84,3 @@ class Talking:
                 path = installed_coder()
                 self._coder = LocalEngine(path) if path else None
             return self._coder
-
-
-def installed_coder() -> Path | None:
-    """The best coder model that `clover-code model get` brought; None without one."""
-    found = (OFFERED[name].path for name in _PREFERRED)
-    return next((path for path in found if path.is_file()), None)

@@ -42,6 +42,13 @@ async function typeAndTake(editor, typed) {
   return editor.document.getText();
 }
 
+/** The tabs that show a difference. */
+function diffs() {
+  return vscode.window.tabGroups.all
+    .flatMap(({ tabs }) => tabs)
+    .filter(({ input }) => input instanceof vscode.TabInputTextDiff);
+}
+
 function serverRuns() {
   return vscode.commands.getCommands(true).then((names) => names.includes("clover.status"));
 }
@@ -116,6 +123,38 @@ const tests = {
     assert.deepEqual(titles, ["Fix: Undefined name `coutn`", "Fix with tests"]);
     assert.ok(await vscode.workspace.applyEdit(actions[0].edit));
     assert.equal(document.getText(), good);
+  },
+
+  async "selected lines are changed in words, once the difference was seen"() {
+    const editor = await open("words.py", "def first(items):\n    return items[0]\n\n\nx = 1\n");
+    editor.selection = new vscode.Selection(0, 0, 1, 19);
+    const before = editor.document.getText();
+    const running = vscode.commands.executeCommand("cloverCode.edit", "None for no items");
+    await until(() => diffs().length === 1, "the difference");
+    const [tab] = diffs();
+    const proposed = await vscode.workspace.openTextDocument(tab.input.modified);
+    assert.equal(proposed.getText(), before.replace("items[0]", "items[0] if items else None"));
+    assert.equal(editor.document.getText(), before, "nothing has changed yet");
+    await until(async () => {
+      await vscode.commands.executeCommand("notifications.focusFirstToast");
+      await vscode.commands.executeCommand("notification.acceptPrimaryAction");
+      return editor.document.getText() === proposed.getText();
+    }, "the edit");
+    await running;
+    assert.equal(diffs().length, 0);
+  },
+
+  async "presets are code actions of a selection"() {
+    const { document } = await open("preset.py", "def first(items):\n    return items[0]\n");
+    const range = new vscode.Range(0, 0, 1, 19);
+    const ask = ["vscode.executeCodeActionProvider", document.uri, range, "refactor.rewrite", 0];
+    const actions = await until(
+      () => vscode.commands.executeCommand(...ask).then((found) => found.length > 1 && found),
+      "the actions",
+    );
+    const titles = actions.map(({ title }) => title);
+    for (const title of ["Write a docstring", "Explain this", "Write tests for this"])
+      assert.ok(titles.includes(title), `${title} in ${titles}`);
   },
 
   async "the server starts anew when told to"() {
