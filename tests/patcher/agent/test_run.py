@@ -228,3 +228,15 @@ def test_a_file_that_changed_meanwhile_is_not_written(root: Path) -> None:
 def test_an_empty_requirement(root: Path) -> None:
     with pytest.raises(UsageError, match="empty"):
         carried_out(root, ["DONE"], words=" ")
+
+
+def test_a_secret_that_a_server_sees_as_stars_stays(root: Path, make_repo) -> None:
+    token = "ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"
+    code = f'def client(url):\n    token = "{token}"\n    return url, token\n'
+    (root / "client.py").write_text(code)
+    seen = code.replace(token, "*" * len(token)).replace("url, token", "token")
+    ran = carried_out(root, [f"`client.py::client`\n```python\n{seen}```\nDONE"])
+    assert ran.text("client.py") == code.replace("url, token", "token")
+    other = seen.replace('token = "', 'secret = "')
+    ran = carried_out(root, [f"`client.py::client`\n```python\n{other}```", "DONE"])
+    assert "stars over a secret" in ran.prompts[1] and ran.outcome.changes == ()
