@@ -116,9 +116,8 @@ class EmbeddedEngine:
         if stops:
             call.limits.stopped = lambda ids: any(s in self.tok.decode(ids) for s in stops)
         reserve = request.max_tokens + len(forced) + 1
-        tokens = self.prompt.context(
-            prefix, request.suffix, request.original, request.snippets, reserve
-        )
+        suffix = self.prompt.seen(request.suffix, "\n" in stops)
+        tokens = self.prompt.context(prefix, suffix, request.original, request.snippets, reserve)
         clean = Sampling(request.temperature, request.top_p, self.ban_clean)
         choices = []
         for i in range(request.n):

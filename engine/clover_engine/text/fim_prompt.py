@@ -6,8 +6,9 @@ Layout (technical report 2409.12186, its repository level where there are snippe
     <|fim_prefix|>prefix<|fim_suffix|>suffix<|fim_middle|>
 
 The prefix comes before the suffix, so a keystroke makes the model read the suffix again: it is kept
-short. What is nearest to the hole is kept, and what stands before the prefix stays as it is while
-someone types, for the prefix cache.
+short, and where a single line is wanted it is the rest of that line (`seen`). What is nearest to
+the hole is kept, and what stands before the prefix stays as it is while someone types, for the
+prefix cache.
 """
 
 from __future__ import annotations
@@ -61,6 +62,16 @@ class FimPrompt:
         left = room - len(after) - len(extra)
         before = last_tokens(self.tok, prefix, left, _CHARS_PER_TOKEN)
         return [*extra, self.pre, *before, self.suf, *after, self.mid]
+
+    @staticmethod
+    def seen(suffix: str, single_line: bool) -> str:
+        """What of the suffix the model should see.
+
+        Of the lines below it copies some into a single line, and reading them again costs more than
+        the line itself: with them fewer lines came out right (docs/benchmarks.md, "As people
+        type").
+        """
+        return suffix.partition("\n")[0] + "\n" if single_line else suffix
 
     def split(self, prefix: str) -> tuple[str, str]:
         """The prefix without the blanks at its end, and these: vocabularies join them with the

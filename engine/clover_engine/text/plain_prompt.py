@@ -48,6 +48,11 @@ class PlainPrompt:
         before = last_tokens(self.tok, prefix, room - len(extra), _CHARS_PER_TOKEN)
         return [self.eom, *extra, *before]
 
+    @staticmethod
+    def seen(suffix: str, single_line: bool) -> str:
+        """What of the suffix the model should see: all of it."""
+        return suffix
+
     def split(self, prefix: str) -> tuple[str, str]:
         """The prefix without its trailing blanks, and these."""
         found = _BLANKS.search(prefix)

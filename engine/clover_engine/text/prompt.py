@@ -76,6 +76,11 @@ class Prompt:
             extra = self._snippets(snippets, len(extra) + spare)
         return [self.doc, *extra, self.suf, *after, self.pre, *before, *bug, self.mid]
 
+    @staticmethod
+    def seen(suffix: str, single_line: bool) -> str:
+        """What of the suffix the model should see: all of it."""
+        return suffix
+
     def split(self, prefix: str) -> tuple[str, str]:
         """The prefix as the context has it, and its end where that must be forced instead."""
         return prefix, ""

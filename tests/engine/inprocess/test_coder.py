@@ -80,6 +80,21 @@ def test_holes_are_filled_with_what_stands_after_them(model: LoadedModel) -> Non
     assert found.text.startswith("return fib(")
 
 
+def test_a_single_line_is_made_without_the_lines_below(model: LoadedModel) -> None:
+    """The rest of the line itself is read."""
+    prefix = "def save_settings(path, settings):\n    with open(path, "
+
+    def line(suffix: str) -> tuple[str, int]:
+        request = InfillRequest(prefix, suffix, max_tokens=6, stop=("\n",), mode="ar")
+        done = model.infill(request)
+        return done.choices[0].text, done.stats.prefill_tokens
+
+    alone = line(") as file:\n")
+    assert line(") as file:\n        json.dump(settings, file)\n\nx = 1\n")[0] == alone[0]
+    longer = InfillRequest(prefix, ") as file:\n        json.dump(settings, file)\n", max_tokens=1)
+    assert model.infill(longer).stats.prefill_tokens > 8
+
+
 def test_a_keystroke_reads_only_what_changed(model: LoadedModel) -> None:
     first = InfillRequest(FUNCTION + "\n\ndef save_settings(", "\n", max_tokens=4)
     cold = model.infill(first).stats
