@@ -88,10 +88,11 @@ ROOMS: dict[str, str] = {
     "patcher.source": (
         "engine.api patcher.types patcher.locate patcher.propose patcher.propose.rules"
     ),
-    "patcher.propose.rewrite": "engine.api patcher.types patcher.locate patcher.propose",
+    "patcher.propose.rewrite": (
+        "engine.api engine.privacy patcher.types patcher.locate patcher.propose"
+    ),
     "patcher.instruct": (
-        "engine.api engine.privacy patcher.types patcher.repository patcher.locate "
-        "patcher.propose.rewrite"
+        "engine.api patcher.types patcher.repository patcher.locate patcher.propose.rewrite"
     ),
     "patcher.validate": (
         "patcher.types patcher.repository patcher.check patcher.task patcher.locate "

@@ -19,6 +19,7 @@ from clover_patcher.instruct.files import change_of
 from clover_patcher.instruct.sense import undefined
 from clover_patcher.locate.functions import functions, grammar_of
 from clover_patcher.propose.rewrite.edits import text_of
+from clover_patcher.propose.rewrite.secrets import revealed
 from clover_patcher.repository.git import Repository
 from clover_patcher.repository.permission import is_frozen
 from clover_patcher.repository.scope import below, matching, named_files, resolve_paths
@@ -132,6 +133,7 @@ class Tools:
             raise Refused(f"{named} decides whether the check passes, or was not named: leave it")
         new = placed(call, free, tuple(self._shown[::-1]))
         before = {path: self._texts.get(path) for path in new}
+        new = {path: _without_stars(path, before[path] or "", text) for path, text in new.items()}
         for path in new:
             self._require_place(path, before[path])
         if all(before[path] == text for path, text in new.items()):
@@ -228,6 +230,14 @@ class Tools:
         if len(text) <= limit:
             return text
         return f"{text[: limit // 2]}\n[… {len(text) - limit} characters …]\n{text[-limit // 2 :]}"
+
+
+def _without_stars(path: str, before: str, after: str) -> str:
+    """The text with secrets that a server saw as stars. Raises `Refused`."""
+    text = revealed(before, after)
+    if text is None:
+        raise Refused(f"it writes stars over a secret in {path}: leave that line alone")
+    return text
 
 
 def _doubts(path: str, before: str, after: str) -> str:

@@ -13,7 +13,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 
-from clover_engine.privacy.secrets import MARK
 from clover_patcher.instruct.place import Place, shared_margin
 from clover_patcher.instruct.sense import lost_names, unbound_names
 from clover_patcher.locate.functions import error_count
@@ -21,6 +20,7 @@ from clover_patcher.propose.rewrite.answers import Answer, read_answer
 from clover_patcher.propose.rewrite.imports import missing_imports
 from clover_patcher.propose.rewrite.minimal import is_abbreviated
 from clover_patcher.propose.rewrite.replacing import replaced
+from clover_patcher.propose.rewrite.secrets import revealed
 
 _EMPTY = re.compile(r"```\w*\s*```")
 
@@ -106,13 +106,10 @@ def _likeness(code: str, other: str) -> float:
 
 def _revealed(code: str, place: Place) -> str:
     """The code with secrets back in place that a server saw as stars. Raises `Refused`."""
-    secrets = place.secrets()
-    for seen, line in secrets.items():
-        code = code.replace(seen, line)
-    stars = MARK * 6
-    if secrets and stars in code and stars not in place.code:
+    text = revealed(place.whole(place.standing), code)
+    if text is None:
         raise Refused("it would write stars over a secret; select lines without it")
-    return code
+    return text
 
 
 def _cuts(lines: list[str], place: Place) -> Iterator[list[str]]:

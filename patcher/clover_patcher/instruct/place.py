@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass
 
-from clover_engine.privacy.secrets import redact
 from clover_patcher.errors import UsageError
 from clover_patcher.instruct.request import Instruction
 from clover_patcher.locate.functions import Function, functions, grammar_of
@@ -110,13 +109,6 @@ class Place:
     def _line(self, offset: int) -> int:
         """The number of the line, from 0, that an offset is in."""
         return self.whole(self.standing).encode().count(b"\n", 0, offset)
-
-    def secrets(self) -> dict[str, str]:
-        """Lines of the selection that hold a secret: how a server sees each → what it is."""
-        text = "\n".join([*self.before, *self.shown, *self.after])
-        hidden = redact(text).split("\n")[len(self.before) : len(self.before) + len(self.shown)]
-        pairs = zip(hidden, self.shown, strict=True)
-        return {seen.strip(): line.strip() for seen, line in pairs if seen != line}
 
 
 def top_names(text: str) -> list[str] | None:

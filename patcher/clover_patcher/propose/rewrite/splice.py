@@ -25,6 +25,7 @@ from clover_patcher.propose.rewrite.imports import missing_imports
 from clover_patcher.propose.rewrite.indent import fitted
 from clover_patcher.propose.rewrite.minimal import covers, is_abbreviated, minimal
 from clover_patcher.propose.rewrite.replacing import replaced
+from clover_patcher.propose.rewrite.secrets import revealed
 
 _TOP_TESTS = ("test_", "Test")
 
@@ -64,6 +65,11 @@ def splice(answer: Answer, files: Mapping[str, str], asked: Asked = ()) -> Splic
             complaints.append(str(exc))
     changed = {path: text for path, text in texts.items() if text != files[path]}
     for path in list(changed):
+        if (text := revealed(files[path], changed[path])) is None:
+            del changed[path]
+            complaints.append(f"the answer writes stars over a secret in {path}")
+            continue
+        changed[path] = text
         language = grammar_of(path, changed[path].encode().split(b"\n", 1)[0])
         before = error_count(language, files[path].encode()) if language else 0
         if language and error_count(language, changed[path].encode()) > before:
