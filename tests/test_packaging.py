@@ -28,7 +28,7 @@ ENGINE_CLIENT = {f"clover_engine.{n}" for n in DOOR}
 CLIENTS = {"clover_engine.clients.address"}
 PRIVATE = ("discreet", "ignore", "quotes", "secrets", "unquoting", "uris", "withheld")
 PRIVACY = {f"clover_engine.privacy.{n}" for n in PRIVATE}
-CHOICE = {f"clover_engine.choice.{n}" for n in ("engines", "wanted")}
+CHOICE = {f"clover_engine.choice.{n, 'clover_engine.choice.edits'}" for n in ("engines", "wanted")}
 STATISTICS = {f"clover_engine.statistics.{n}" for n in ("cutter", "edits", "grams")}
 ALLOWED = {
     "clover_engine": {"clover_engine"},
