@@ -188,3 +188,40 @@ def test_infill_asks_no_server_about_a_withheld_file(
     assert (ran.code, ran.json["text"]) == (0, "from_embedded")
     assert "no server is sent it" in ran.err and not server.questions
     assert CANARY not in server.sent and "HOST" not in server.sent
+
+
+@pytest.mark.parametrize("server", ["sglang"], indirect=True)
+def test_words_send_what_they_are_about_without_secrets(
+    command: Command, fake_model: Callable[..., None], server: Recorder, project: Any
+) -> None:
+    fake_model(answers=["from the embedded model"])
+    project()
+    ran = command("edit", "shop/private/prices.py:1-4", "--preset", "explain", *server.arguments)
+    assert ran.code == 0, ran.err
+    assert CANARY in server.sent, "the proof that this test can fail"
+    assert SECRET not in server.sent and PASSWORD not in server.sent
+    command("do", "total subtracts the discount", "--steps", "1", *server.arguments)
+    assert "def total" in server.sent
+    assert SECRET not in server.sent and PASSWORD not in server.sent
+
+
+@pytest.mark.parametrize("server", ["sglang"], indirect=True)
+def test_words_send_nothing_of_a_withheld_file(
+    command: Command,
+    fake_model: Callable[..., None],
+    server: Recorder,
+    project: Any,
+    make_repo: Any,
+) -> None:
+    fake_model(answers=["from the embedded model"])
+    root = project({".cloverignore": "private/\n"})
+    place = "shop/private/prices.py:1-4"
+    ran = command("edit", place, "--preset", "explain", *server.arguments)
+    assert (ran.code, ran.out) == (0, "from the embedded model\n")
+    command("do", "READ shop/private/prices.py", "--steps", "1", *server.arguments)
+    (root / "shop/private/prices.py").write_text(f"# {CANARY} changed\n")
+    (root / "other.py").write_text("x = 1\n")
+    make_repo.git(root, "add", "-A")
+    command("message", *server.arguments)
+    assert "other.py" in server.sent, "the proof that this test can fail"
+    assert CANARY not in server.sent and SECRET not in server.sent

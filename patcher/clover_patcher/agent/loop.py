@@ -222,7 +222,9 @@ class _Run:
     def _is_finished(self, results: list[Result]) -> bool:
         """The model says so; or the check, which failed at first, passes."""
         if self.tools.is_done:
-            return all(result.ok for result in results) or not self.requirement.check
+            edits = (result for result in results if result.call.tool == "edit")
+            self.tools.is_done = all(result.ok for result in edits)
+            return self.tools.is_done
         return self.failed_first and self.tools.has_changed and self.tools.passes
 
     def _baseline(self, checking: Checking | None) -> str | None:

@@ -7,7 +7,8 @@ repair never needs and a requirement often does: new functions, methods, constan
 from __future__ import annotations
 
 import ast
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from textwrap import dedent
 
 from clover_patcher.agent.task import Call
 from clover_patcher.locate.functions import Function, error_count, functions, grammar_of
@@ -34,16 +35,29 @@ def placed(call: Call, texts: Mapping[str, str], shown: tuple[str, ...] = ()) ->
     known = _known(path, texts)
     if known is None and path and "." in path.rpartition("/")[2]:
         return {path: _parsing(path, call.code)}
-    candidates = [known] if known else [p for p in shown if p in texts]
-    language = grammar_of(candidates[0]) if candidates else None
-    if known and language is None:
+    if known is None:
+        return _unheaded(call.code, texts, [p for p in shown if p in texts])
+    if grammar_of(known) is None:
         return {known: call.code}
-    for target in candidates:
-        if (text := _with_new(call.code, name, target, texts[target])) is not None:
-            return {target: _parsing(target, text, texts[target])}
-    block = Block(call.code, known or "", name, language or "")
-    asked = [(p, "") for p in candidates]
-    return _spliced(Answer(blocks=(block,)), dict(texts), asked)
+    if (text := _with_new(call.code, name, known, texts[known])) is not None:
+        return {known: _parsing(known, text, texts[known])}
+    block = Block(call.code, known, name, grammar_of(known) or "")
+    return _spliced(Answer(blocks=(block,)), texts, [(known, "")])
+
+
+def _unheaded(code: str, texts: Mapping[str, str], shown: Sequence[str]) -> dict[str, str]:
+    """A block without a heading: where its functions stand, else new in what was read last."""
+    block = Block(code, "", "", grammar_of(shown[0]) or "" if shown else "")
+    try:
+        return _spliced(Answer(blocks=(block,)), texts, [(path, "") for path in shown])
+    except Refused:
+        for target in shown:
+            if (text := _with_methods(code, target, texts[target])) is not None:
+                return {target: _parsing(target, text, texts[target])}
+        text = _with_new(code, "", shown[0], texts[shown[0]]) if len(shown) == 1 else None
+        if text is None:
+            raise
+        return {shown[0]: _parsing(shown[0], text, texts[shown[0]])}
 
 
 def _spliced(answer: Answer, texts: Mapping[str, str], asked: object) -> dict[str, str]:
@@ -70,7 +84,11 @@ def _with_new(code: str, name: str, path: str, text: str) -> str | None:
     None where one of them stands there already, or the block holds none.
     """
     language = grammar_of(path)
-    if language is None or is_abbreviated(code, language):
+    if language is None:
+        return None
+    if (methods := _with_methods(code, path, text)) is not None:
+        return methods
+    if is_abbreviated(code, language):
         return None
     given = functions(language, code.encode())
     standing = functions(language, text.encode())
@@ -84,6 +102,36 @@ def _with_new(code: str, name: str, path: str, text: str) -> str | None:
     if any(f"{inside}{f.name}" in known for f in top):
         return None
     return _in_class(code, holder, text, language) if holder else _at_end(code, text, language)
+
+
+def _with_methods(code: str, path: str, text: str) -> str | None:
+    """The file with a block's methods, where the block is a class that stands there already and
+    all of its methods are new: then it is not the whole class."""
+    language = grammar_of(path)
+    if language is None:
+        return None
+    given, standing = functions(language, code.encode()), functions(language, text.encode())
+    top = [f for f in given if not f.owner]
+    holder = next(
+        (f for f in standing if f.is_class and len(top) == 1 and f.qualname == top[0].qualname),
+        None,
+    )
+    methods = [f for f in given if f.owner and f.owner == (holder.qualname if holder else "")]
+    known = {f.qualname for f in standing}
+    if holder is None or not methods or any(f.qualname in known for f in methods):
+        return None
+    parts = [dedent(_with_margin(code.encode(), f)) for f in methods]
+    if any(is_abbreviated(part, language) for part in parts):
+        return None
+    imports = "\n".join(line for line in code.split("\n") if line.startswith(("import ", "from ")))
+    added = _in_class("\n\n".join(part.rstrip() for part in parts), holder, text, language)
+    return missing_imports(f"{imports}\n", added) if language == "python" else added
+
+
+def _with_margin(code: bytes, function: Function) -> str:
+    """A function's text with the blanks before its first line."""
+    line = code.rfind(b"\n", 0, function.outer_start) + 1
+    return code[line : function.outer_end].decode()
 
 
 def _at_end(code: str, text: str, language: str) -> str:

@@ -173,6 +173,13 @@ def test_what_cannot_be_carried_out_is_told(root: Path, answer: str, words: str)
     assert ran.outcome.status == "done"
 
 
+def test_done_beside_an_edit_that_was_refused_is_not_the_end(root: Path) -> None:
+    broken = "`shop/cart.py::first`\n```python\ndef first(items:\n```\nDONE"
+    ran = carried_out(root, [broken, COUNT + "\nDONE"])
+    assert ran.outcome.status == "done" and ran.outcome.steps == 2
+    assert ran.outcome.changes
+
+
 def test_errors_in_a_row_end_the_run(root: Path) -> None:
     ran = carried_out(root, ["Hm."])
     assert (ran.outcome.status, ran.outcome.errors, ran.outcome.steps) == ("format", 3, 3)
@@ -240,3 +247,27 @@ def test_a_secret_that_a_server_sees_as_stars_stays(root: Path, make_repo) -> No
     other = seen.replace('token = "', 'secret = "')
     ran = carried_out(root, [f"`client.py::client`\n```python\n{other}```", "DONE"])
     assert "stars over a secret" in ran.prompts[1] and ran.outcome.changes == ()
+
+
+METHOD = "    def count(self):\n        return len(self.items)\n"
+WHOLE = CART.replace("\n\ndef first", f"\n{METHOD}\n\ndef first")
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        f"`shop/cart.py`\n```python\nclass Cart:\n{METHOD}```",
+        f"`shop/cart.py::Cart`\n```python\nclass Cart:\n    # ... existing code\n\n{METHOD}```",
+        f"```python\nclass Cart:\n{METHOD}```",
+        f"`shop/cart.py`\n```python\n{WHOLE}```",
+        f"I add it:\n\n```python\n# shop/cart.py\n{WHOLE}```",
+        f"```python shop/cart.py\n{WHOLE}```",
+        f"`shop/cart.py::Cart.count`\n```python\n{METHOD}```",
+        f"```\nREAD shop/cart.py\n```\n`shop/cart.py::Cart`\n```python\nclass Cart:\n{METHOD}```",
+        "### `shop/cart.py::Cart.count`\n```py\ndef count(self):\n    return len(self.items)\n```",
+    ],
+)
+def test_a_method_as_models_write_it(root: Path, answer: str) -> None:
+    ran = carried_out(root, [answer + "\nDONE"], "shop/cart.py: Cart needs a method count")
+    assert ran.outcome.steps == 1, ran.prompts
+    assert ran.text("shop/cart.py").split() == WHOLE.split()
