@@ -215,8 +215,9 @@ def test_a_wrong_word_is_answered_with_the_right_ones(
 
 def test_commands_are_completed(editor: Editor) -> None:
     complete = "vim.fn.getcompletion(..., 'cmdline')"
-    assert editor.lua(complete, "Clover re") == ["reject", "restart"]
+    assert editor.lua(complete, "Clover re") == ["reject", "restart", "retry"]
     assert editor.lua(complete, "Clover fix ") == ["tests"]
+    assert "docstring" in editor.lua(complete, "'<,'>Clover edit ")
     assert editor.lua(complete, "'<,'>Clover ed") == ["edit"]
 
 

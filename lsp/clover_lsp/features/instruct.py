@@ -25,7 +25,6 @@ from clover_lsp.actions.instructed import (
     staged_message,
     tests_path,
 )
-from clover_lsp.context.closed_room import OPENING
 from clover_lsp.documents.documents import Snapshot, path_uri, uri_path
 from clover_lsp.features.arguments import Target, plain
 from clover_lsp.features.service import Service
@@ -40,8 +39,6 @@ COMMIT_MESSAGE = "clover.commitMessage"
 the first folder."""
 PREVIEW = "clover/editPreview"
 """To the client, for requests with a `token`: `{token, text}`, the new lines so far."""
-
-_PATIENCE_S = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +104,7 @@ class Instructor:
         snapshot = asked.target.snapshot(self.server.documents)
         assert asked.target.range is not None
         lines = lines_of(snapshot.text, *snapshot.offsets(asked.target.range))
-        await self._opened()
+        await self.service.opened()
         if reason := await self.server.workers.act(
             lambda: self.server.context.withheld(snapshot.uri)
         ):
@@ -117,15 +114,6 @@ class Instructor:
             lambda: instructed(path, snapshot.text, lines, asked.wish, engine, cancel, told)
         )
         return snapshot, await self.waited(work, cancel)
-
-    async def _opened(self) -> None:
-        """Waits a while for the workspace, which is just being opened: then it can be told what
-        may be read."""
-        end = asyncio.get_running_loop().time() + _PATIENCE_S
-        while self.server.context.status().detail == OPENING:
-            if asyncio.get_running_loop().time() > end:
-                return
-            await asyncio.sleep(0.05)
 
     def engine(self) -> Converses:
         """Raises `ActionRefused` where no model is wanted."""
@@ -234,7 +222,7 @@ class Instructor:
     async def _message(self, target: Target | None) -> dict[str, object]:
         cancel = CancelToken()
         try:
-            await self._opened()
+            await self.service.opened()
             folder, engine = self._folder(target), self.engine()
             withheld = self.server.context.withheld
             async with self.service.progress("Commit message", cancel):

@@ -18,6 +18,7 @@ from clover_lsp.actions.errors import ActionRefused
 from clover_lsp.actions.quickfix import Fix, Question, isolated_fixes
 from clover_lsp.actions.rewrite import Alternative, rewrite
 from clover_lsp.actions.validated import Job, plan, run
+from clover_lsp.context.closed_room import OPENING
 from clover_lsp.context.types import Context
 from clover_lsp.documents.documents import Snapshot
 from clover_lsp.features.arguments import Target
@@ -28,6 +29,7 @@ from clover_lsp.isolated.client import Helper, HelperEnded
 from clover_lsp.server import CloverServer
 
 T = TypeVar("T")
+_PATIENCE_S = 10.0
 
 
 class Service:
@@ -67,6 +69,7 @@ class Service:
         start, end = snapshot.offsets(target.range) if target.range else (0, 0)
         if not snapshot.text[start:end].strip():
             raise ActionRefused("nothing is selected: select the code to write anew")
+        await self.opened()
         context = await self._context(snapshot, start)
         engine = self.server.engine.interactive(snapshot.language)
         if engine is None or context.withheld:
@@ -84,6 +87,14 @@ class Service:
         if not found:
             raise ActionRefused("the model is not sure enough of anything else to stand here")
         return snapshot, start, end, found
+
+    async def opened(self) -> None:
+        """Waits a while for a workspace that is just being opened: until then nothing may be
+        read."""
+        loop = asyncio.get_running_loop()
+        end = loop.time() + _PATIENCE_S
+        while self.server.context.status().detail == OPENING and loop.time() < end:
+            await asyncio.sleep(0.05)
 
     def edit(self, changed: list[DocumentEdit], label: str, why: str = "") -> types.WorkspaceEdit:
         """For this client. Raises `ActionRefused` where a document changed meanwhile."""
