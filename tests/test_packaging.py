@@ -35,7 +35,13 @@ ALLOWED = {
     "clover_engine": {"clover_engine"},
     "clover_patcher": {"clover_patcher", *ENGINE_CLIENT, *PRIVACY, *STATISTICS},
     "clover_lsp": {
-        "clover_lsp", "clover_patcher", *ENGINE_CLIENT, *PRIVACY, *CHOICE, *CLIENTS, *MODELS,
+        "clover_lsp",
+        "clover_patcher",
+        *ENGINE_CLIENT,
+        *PRIVACY,
+        *CHOICE,
+        *CLIENTS,
+        *MODELS,
     },  # fmt: skip
     "clover_code": {*ROOMS},
 }
