@@ -28,12 +28,21 @@ ENGINE_CLIENT = {f"clover_engine.{n}" for n in DOOR}
 CLIENTS = {"clover_engine.clients.address"}
 PRIVATE = ("discreet", "ignore", "quotes", "secrets", "unquoting", "uris", "withheld")
 PRIVACY = {f"clover_engine.privacy.{n}" for n in PRIVATE}
-CHOICE = {f"clover_engine.choice.{n}" for n in ("engines", "wanted")}
+CHOICE = {f"clover_engine.choice.{n}" for n in ("edits", "engines", "wanted")}
 STATISTICS = {f"clover_engine.statistics.{n}" for n in ("cutter", "edits", "grams")}
+MODELS = {f"clover_engine.checkpoint.{n}" for n in ("catalog", "fetch", "listed")}
 ALLOWED = {
     "clover_engine": {"clover_engine"},
     "clover_patcher": {"clover_patcher", *ENGINE_CLIENT, *PRIVACY, *STATISTICS},
-    "clover_lsp": {"clover_lsp", "clover_patcher", *ENGINE_CLIENT, *PRIVACY, *CHOICE, *CLIENTS},
+    "clover_lsp": {
+        "clover_lsp",
+        "clover_patcher",
+        *ENGINE_CLIENT,
+        *PRIVACY,
+        *CHOICE,
+        *CLIENTS,
+        *MODELS,
+    },  # fmt: skip
     "clover_code": {*ROOMS},
 }
 

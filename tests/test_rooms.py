@@ -131,8 +131,8 @@ ROOMS: dict[str, str] = {
         "patcher.instruct lsp.isolated lsp.context lsp.documents"
     ),
     "lsp.features": (
-        "engine.api engine.checkpoint lsp.status lsp.connection lsp.context lsp.documents "
-        "lsp.isolated lsp.settings lsp.suggest lsp.completion lsp.actions lsp.server"
+        "engine.api engine.choice engine.checkpoint lsp.status lsp.connection lsp.context "
+        "lsp.documents lsp.isolated lsp.settings lsp.suggest lsp.completion lsp.actions lsp.server"
     ),
     # cli: arguments and printing, over everything; a room for each protocol that it speaks
     "cli.gateway": (

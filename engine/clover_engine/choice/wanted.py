@@ -29,6 +29,16 @@ class WantedServer:
 
 
 @dataclass(frozen=True, slots=True)
+class WantedEdits:
+    """The served model that is to write next edits; without an address there is none."""
+
+    url: str = ""
+    model: str = ""
+    layout: str = ""
+    api_key: str = field(default="", repr=False)
+
+
+@dataclass(frozen=True, slots=True)
 class Wanted:
     """The engine that a user chose; `Wanted()` is the default."""
 

@@ -19,7 +19,7 @@ from clover_lsp.context.types import Problem
 
 _STEP = 256
 """Tokens made between two looks at the limit."""
-NextEditKind = Literal["rename", "repeat", "signature", "diagnostic"]
+NextEditKind = Literal["rename", "repeat", "signature", "diagnostic", "model"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,8 @@
 """`textDocument/copilotInlineEdit`: the next edit, away from the cursor, or null.
 
 As the Copilot language server has it, with two more fields in each edit: `kind` (rename, repeat,
-signature, diagnostic) and `reason`, in words. `range` is where to jump to. Clients say what they
-show with `textDocument/didShowInlineEdit`; an edit that was shown twice and not taken, or was
+signature, diagnostic, model) and `reason`, in words. `range` is where to jump to. Clients say what
+they show with `textDocument/didShowInlineEdit`; an edit that was shown twice and not taken, or was
 rejected, is not proposed again.
 """
 
@@ -21,9 +21,13 @@ from lsprotocol import types
 from lsprotocol.converters import get_converter
 from pygls.exceptions import JsonRpcInvalidParams
 
+from clover_engine.choice.edits import EditServer, Scene
+from clover_engine.choice.wanted import WantedEdits
+from clover_engine.errors import EngineError
 from clover_lsp.actions.next_edit import Memory
 from clover_lsp.actions.proposals import Moment, Proposal
 from clover_lsp.actions.search import Search
+from clover_lsp.connection.scheduler import Ticket
 from clover_lsp.context.types import Edit
 from clover_lsp.documents.documents import Snapshot
 from clover_lsp.features.arguments import plain
@@ -37,6 +41,8 @@ REJECT = "clover.rejectNextEdit"
 """With the same argument: the user does not want it."""
 _REMEMBERED = 64
 _INVOKED = 1
+MODEL_S = 4.0
+"""So long a served model may think about the next edit."""
 _CONVERTER = get_converter()
 
 
@@ -55,6 +61,10 @@ class _NextEdit:
     numbers: itertools.count[int] = field(default_factory=lambda: itertools.count(1))
     last_shown: dict[str, int | None] = field(default_factory=dict)
     """By document, the version for which an edit was shown."""
+
+    wanted: WantedEdits = field(default_factory=WantedEdits)
+    model: EditServer | None = None
+    """The served model that is asked where no rule says what follows, as the settings are."""
 
     def request(self, params: Any) -> Awaitable[dict[str, object] | None] | None:
         uri, version, position, asked = _read(params)
@@ -84,12 +94,46 @@ class _NextEdit:
         work = asyncio.ensure_future(self.server.workers.edit(search))
         try:
             found = await ticket.unless_over(work)
+            if not found and not ticket.is_over:
+                found = await self._written(snapshot, moment, memory, ticket)
         finally:
             ticket.end()  # also where the client cancelled: the search stops at its next look
             self.server.tickets.done(ticket)
         if not found or not self.server.documents.is_current(snapshot):
             return None
         return {"edits": [self._item(snapshot, proposal) for proposal in found]}
+
+    async def _written(
+        self, snapshot: Snapshot, moment: Moment, memory: Memory, ticket: Ticket
+    ) -> list[Proposal]:
+        """What the served model proposes, where the user named one; at most one edit."""
+        model = self._model()
+        if model is None or not moment.history or self.server.context.withheld(snapshot.uri):
+            return []
+        if "\r" in snapshot.text:
+            return []
+        scene = Scene(snapshot.uri.rpartition("/")[2], moment.text, moment.cursor, moment.history)
+        ask = functools.partial(model.next_edit, scene, ticket.cancel, MODEL_S)
+        found = await ticket.unless_over(asyncio.ensure_future(self.server.workers.edit(ask)))
+        if found is None:
+            return []
+        start, end, new = found
+        proposal = Proposal(start, end, new, "model", 0.0, f"suggested by {model.name}")
+        return [proposal] if memory.allows(moment.text, proposal) else []
+
+    def _model(self) -> EditServer | None:
+        wanted = self.server.settings.next_edit.wanted
+        if wanted != self.wanted:
+            if self.model is not None:
+                self.server.workers.background.submit(self.model.close)
+            self.wanted, self.model = wanted, None
+            try:
+                self.model = EditServer(wanted) if wanted.url else None
+            except EngineError as error:
+                kind = types.MessageType.Warning
+                message = f"clover-code: clover.nextEdit: {error}"
+                self.server.window_show_message(types.ShowMessageParams(kind, message))
+        return self.model
 
     def _item(self, snapshot: Snapshot, proposal: Proposal) -> dict[str, object]:
         number = f"next-{next(self.numbers)}"

@@ -13,13 +13,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from clover_engine.choice.wanted import EngineName, Wanted, WantedServer
+from clover_engine.choice.wanted import EngineName, Wanted, WantedEdits, WantedServer
 from clover_engine.gate import SHOWN_CONFIDENCE
 from clover_lsp.settings.power import PowerName
 
 SECTION = "clover"
 
 MultiLine = Literal["auto", "never"]
+EditLayoutName = Literal["auto", "zeta", "zeta-2", "zeta-2.1", "sweep"]
 
 
 def option(
@@ -147,18 +148,55 @@ class FixSettings:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class NextEditSettings:
-    """Edits proposed away from the cursor."""
-
-    enabled: bool = option(True, "Propose the next edit after one that you made.")
-
-
 _LEAVES = (
     "Code goes to that machine; the status says so where it is not this one. Files that are "
     "ignored or hold secrets are not sent; inside of code, secrets that their form or the name "
     "beside them tells are blanked."
 )
+
+
+@dataclass(frozen=True, slots=True)
+class NextEditSettings:
+    """Edits proposed away from the cursor."""
+
+    enabled: bool = option(True, "Propose the next edit after one that you made.")
+    url: str = option(
+        "",
+        "Address of a server (llama-server, vLLM, Ollama, …) with a model that was trained to "
+        "write next edits, as `http://127.0.0.1:8080`. It is asked where nothing else says what "
+        f"follows from your last edits. {_LEAVES} Of documents with a secret nothing is sent. "
+        "Empty: no model is asked.",
+        kind="url",
+        own=True,
+    )
+    model: str = option(
+        "",
+        "Name of that model, for a server that has several. A name with `zeta` or `sweep` in it "
+        "says how the model is asked.",
+        own=True,
+    )
+    layout: EditLayoutName = option(
+        "auto",
+        "How that model is asked.",
+        values={
+            "auto": "as the model's name says",
+            "zeta": "Zed's first Zeta",
+            "zeta-2": "Zeta 2",
+            "zeta-2.1": "Zeta 2.1",
+            "sweep": "Sweep's next-edit models",
+        },
+        own=True,
+    )
+    api_key: str = option(
+        "", "Key that the server wants, if any; it is never logged.", kind="secret", own=True
+    )
+
+    @property
+    def wanted(self) -> WantedEdits:
+        layout = "" if self.layout == "auto" else self.layout
+        return WantedEdits(self.url, self.model, layout, self.api_key)
+
+
 _OR_ENVIRONMENT = "Empty: the environment variable `{}`, if there is one."
 
 

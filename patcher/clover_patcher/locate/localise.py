@@ -110,7 +110,7 @@ def localise(
     files = {path for path, _ in suspicions} | {path for path in allowed if not is_test(path)}
     files |= {d.path for d in named}
     called = _named(baseline.failures, wanted)
-    if called:
+    if called or not suspicions:
         files |= {path for c in coverage for path, _ in c.lines if wanted(path)}
     shapes = {path: _shape(read, path) for path in sorted(files)}
     _apply_prior(suspicions, shapes)
@@ -215,10 +215,15 @@ def _add_imported(
     wanted: Callable[[str], bool],
     shapes: Mapping[str, _Shape],
 ) -> None:
-    """Statements outside functions run once, for all tests: constants and tables."""
+    """Statements outside functions run once, for all tests: constants and tables.
+
+    So do functions that make those; they are suspected where no test runs anything else.
+    """
+    blind = not suspicions
     lines = {line for c in coverage if c.nodeid.startswith("import:") for line in c.lines}
     for path, line in sorted(lines - suspicions.keys()):
-        if path in shapes and wanted(path) and line not in shapes[path].function:
+        inside = path in shapes and line in shapes[path].function
+        if path in shapes and wanted(path) and (blind or not inside):
             prior = shapes[path].prior.get(line, _PLAIN_LINE)
             suspicions[path, line] = _Suspiciousness(
                 _IMPORTED * prior, ["executed while importing"]

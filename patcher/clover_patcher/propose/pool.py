@@ -22,7 +22,8 @@ from clover_patcher.propose.validity import Checker
 from clover_patcher.propose.weakening import last_of_all
 from clover_patcher.types import Candidate, Location, Origin
 
-_ONLY_IF_NAMED = ("syntax", "misspelt", "import", "signature", "placeholder", "quoted")
+_ONLY_IF_NAMED = ("syntax", "misspelt", "import", "signature", "placeholder", "quoted",
+                  "convert")  # fmt: skip
 """Kinds that need a broken file, a failure that names what the line has, or a rare line."""
 _BEST_SHARE = 0.4
 """What a line's best candidate has of its kind's probability, as a rule."""

@@ -84,6 +84,7 @@ PRIORS: dict[str, float] = {
     "interpolate": 0.02,
     "quoted": 0.4,
     "closure": 0.05,
+    "convert": 0.3,
     "try": 0.03,
 }
 """How often a one-line repair is of each kind; need not sum to one. The last ones are for slips

@@ -91,15 +91,30 @@ def test_commands_are_offered_after_the_session_is_known(repository: Path) -> No
 def test_without_permission_nothing_changes(repository: Path, answer: str) -> None:
     async def use(talk: Talk) -> None:
         wanted = "cancelled" if answer == "cancelled" else "end_turn"
-        assert await talk.ask(f"/fix {CHECK}") == wanted
+        assert await talk.ask("/edit shop.py:1-2 take the last one") == wanted
         assert len(talk.client.asked) == 1
 
-    in_session(repository, use, Client(answer))
+    in_session(repository, use, Client(answer), answers=[ANSWER])
     assert (repository / "shop.py").read_text() == BROKEN and not status(repository)
 
 
+def test_unsaved_changes_are_edited_in_the_editor(repository: Path) -> None:
+    """The buffer counts, not the file; the editor writes, and what else is unsaved stays."""
+    shop = repository / "shop.py"
+    client = Client()
+    client.buffers[str(shop)] = BROKEN + "\n\nRATE = 2\n"
+
+    async def use(talk: Talk) -> None:
+        await talk.ask("/edit shop.py:1-2 take the last one")
+        assert "unsaved changes" in talk.client.said, talk.client.said
+
+    in_session(repository, use, client, answers=[ANSWER])
+    assert shop.read_text() == "def last(items):\n    return items[-1]\n\n\nRATE = 2\n"
+
+
+@pytest.mark.long
 def test_unsaved_changes_are_what_is_repaired(repository: Path) -> None:
-    """The buffer has another function, and the fault; the file on disk stays out of it."""
+    """The buffer has the fault, the file on disk has not."""
     shop = repository / "shop.py"
     shop.write_text("def last(items):\n    return items[-1]\n")
     client = Client()

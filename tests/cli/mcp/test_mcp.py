@@ -111,10 +111,8 @@ def process(repository: Path) -> StdioServerParameters:
 def test_a_real_process(repository: Path) -> None:
     async def use(client: Client) -> None:
         assert client.server_info.name == "clover-code"
-        found = await call(client, "fix", check=CHECK, dry_run=False)
-        assert found["applied"] and "items[len(items)]" not in (repository / "shop.py").read_text()
-        await call(client, "undo")
-        assert (repository / "shop.py").read_text() == BROKEN
+        assert (await call(client, "check", check=CHECK))["status"] == "failed"
+        assert "no fix to undo" in await refusal(client, "undo")
         assert "no model" in await refusal(client, "infill", place="shop.py:2:12")
 
     with_client(process(repository), use)

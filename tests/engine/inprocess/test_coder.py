@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 import torch
@@ -84,15 +85,14 @@ def test_a_single_line_is_made_without_the_lines_below(model: LoadedModel) -> No
     """The rest of the line itself is read."""
     prefix = "def save_settings(path, settings):\n    with open(path, "
 
-    def line(suffix: str) -> tuple[str, int]:
-        request = InfillRequest(prefix, suffix, max_tokens=6, stop=("\n",), mode="ar")
-        done = model.infill(request)
-        return done.choices[0].text, done.stats.prefill_tokens
+    def asked(suffix: str, **how: Any) -> tuple[str, int]:
+        done = model.infill(InfillRequest(prefix, suffix, max_tokens=6, mode="ar", **how))
+        return done.choices[0].text, done.stats.prefill_tokens + done.stats.cached_tokens
 
-    alone = line(") as file:\n")
-    assert line(") as file:\n        json.dump(settings, file)\n\nx = 1\n")[0] == alone[0]
-    longer = InfillRequest(prefix, ") as file:\n        json.dump(settings, file)\n", max_tokens=1)
-    assert model.infill(longer).stats.prefill_tokens > 8
+    rest, below = ") as file:\n", "        json.dump(settings, file)\n\nx = 1\n"
+    alone = asked(rest, stop=("\n",))
+    assert asked(rest + below, stop=("\n",)) == alone
+    assert asked(rest + below)[1] > alone[1], "several lines see what stands below"
 
 
 def test_a_keystroke_reads_only_what_changed(model: LoadedModel) -> None:

@@ -16,6 +16,9 @@ import pytest
 from lsprotocol import types
 from pygls.exceptions import JsonRpcException
 
+from clover_engine.testing.answers import FakeModel
+from clover_engine.testing.server import FakeServer
+
 REPLAYS = sorted((Path(__file__).parent / "replays").glob("*.json"))
 REQUEST = "textDocument/copilotInlineEdit"
 
@@ -135,3 +138,25 @@ def test_a_request_without_a_version_is_refused(bench: Any) -> None:
     params = {"textDocument": {"uri": uri}, "position": {"line": 0, "character": 0}}
     with pytest.raises(JsonRpcException, match="version"):
         bench.editor.request(REQUEST, params)
+
+
+AREA = "def area(width, height):\n    pass\n\n\nprint(area(2, 3))\n"
+
+
+def test_a_served_model_is_asked_where_no_rule_knows(bench: Any) -> None:
+    """Only once the user named it, and not about documents that are withheld."""
+    wanted = "def area(width, height):\n    return width * height\n\n\nprint(area(2, 3))\n"
+    with FakeServer(FakeModel([wanted])) as server:
+        player = Player(bench, "model", {"text": AREA, "language": "python"})
+        player.play({"replace": ["pass\n", "ret\n"]})
+        assert player.request() is None and not server.bodies("/v1/completions")
+        chosen = {"url": server.url, "layout": "sweep"}
+        change = types.DidChangeConfigurationParams({"clover": {"nextEdit": chosen}})
+        bench.editor.notify("workspace/didChangeConfiguration", change)
+        player.ask({"ask": {}, "expect": {"kind": "model", "line": "    return width * height"}})
+        (body,) = server.bodies("/v1/completions")
+        assert "ret\n" in body["prompt"] and "pass" in body["prompt"]
+        secret = bench.editor.open("untitled:.env", AREA)
+        player.uri = secret
+        player.play({"replace": ["pass\n", "ret\n"]})
+        assert player.request() is None and len(server.bodies("/v1/completions")) == 1

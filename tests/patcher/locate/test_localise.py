@@ -200,3 +200,17 @@ def test_a_function_that_the_failure_speaks_of_is_suspicious() -> None:
         assert 17 not in scores or scores[17] < 0.5
         failure = TestFailure("t::x", "TypeError", message, (Frame("a.py", 10, "f"),))
         assert _scores(_run(imported, failures=(failure,)))[10] == 1.0  # the call itself is wrong
+
+
+def test_what_runs_while_importing_is_suspected_where_no_test_runs_anything_else() -> None:
+    text = "def double(items):\n    for item in items:\n        items += item\n    return items\n"
+    files = {"tables.py": f"{text}\n\nTABLE = double([1])\n".encode()}
+    failing = TestCoverage("t.py::t", True, frozenset({("t.py", 4)}))
+    loaded = TestCoverage(
+        "import:tables.py", False, frozenset(("tables.py", n) for n in (1, 2, 3, 4, 7))
+    )
+    found = localise(
+        Outcome("failed", 0.1, (TestFailure("t.py::t", "AssertionError", ""),)),
+        [failing, loaded], [], lambda path: path == "t.py", files.__getitem__, elsewhere=False,
+    )  # fmt: skip
+    assert {at.line for at in found} >= {2, 3, 4, 7}

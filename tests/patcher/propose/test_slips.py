@@ -386,3 +386,16 @@ def test_a_text_becomes_what_the_test_has() -> None:
     )
     has_it = replace(clues, quotes=(*quotes, "Use 'brew upgrade"))
     assert not any(c.kind == "quoted" for c in ranked(broken.decode(), has_it, 2))
+
+
+@pytest.mark.parametrize(
+    ("said", "fixed"),
+    [
+        ("AssertionError: assert 'git' == ['git']", "return [value]"),
+        ("AssertionError: assert '3' == 3", "return int(value)"),
+        ("AssertionError: assert 3 == '3'", "return str(value)"),
+        ("AssertionError: assert [1, 2] == (1, 2)", "return tuple(value)"),
+    ],
+)
+def test_a_value_gets_the_type_that_it_is_compared_with(said: str, fixed: str) -> None:
+    early("return value", fixed, said, within=3)

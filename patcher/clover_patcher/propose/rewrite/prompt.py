@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence, Set
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import accumulate
 
 from clover_engine.line_ends import to_lf
 from clover_patcher.locate.evidence import Evidence
@@ -27,6 +28,8 @@ _MESSAGE, _TEST, _OUTPUT = 1_200, 2_400, 1_600
 """Characters of a failure's message, of the test, of what the check printed."""
 _LONGEST = 9_000
 """Characters of a function that is still shown."""
+_MOST = 24
+"""So many suspect functions are looked for: more than a run asks about."""
 _LONG = 3_000
 """From so many characters on a function is edited by search: a processor writes ten tokens a
 second."""
@@ -58,13 +61,17 @@ def suspects(evidence: Evidence, texts: Mapping[str, str]) -> list[Shown]:
     `texts` are the files that may be changed, with line feeds only.
     """
     found: dict[tuple[str, str], Shown] = {}
+    parsed: dict[str, _Functions] = {}
     for at in evidence.locations:
+        if len(found) == _MOST:
+            break
         text = texts.get(at.path)
         language = grammar_of(at.path, (text or "").encode().split(b"\n", 1)[0])
         if text is None or language is None:
             continue
-        code = text.encode()
-        function = _around(functions(language, code), code, at.line)
+        if at.path not in parsed:
+            parsed[at.path] = _Functions.of(language, text.encode())
+        code, function = parsed[at.path].code, parsed[at.path].around(at.line)
         name = function.qualname if function else ""
         if (at.path, name) in found:
             continue
@@ -77,13 +84,25 @@ def suspects(evidence: Evidence, texts: Mapping[str, str]) -> list[Shown]:
     return list(found.values())
 
 
-def _around(inside: Sequence[Function], code: bytes, line: int) -> Function | None:
-    """The innermost function around a line, or the outermost one of nested functions."""
-    lines = code.split(b"\n")
-    offset = sum(len(text) + 1 for text in lines[: line - 1])
-    end = offset + len(lines[line - 1]) if line <= len(lines) else offset
-    around = [f for f in inside if not f.is_class and f.outer_start <= end and offset < f.outer_end]
-    return around[0] if around else None
+@dataclass(frozen=True, slots=True)
+class _Functions:
+    """A file's functions, parsed once, and where its lines start."""
+
+    code: bytes
+    inside: Sequence[Function]
+    starts: Sequence[int]
+
+    @classmethod
+    def of(cls, language: str, code: bytes) -> _Functions:
+        starts = [0, *accumulate(len(line) + 1 for line in code.split(b"\n"))]
+        inside = [f for f in functions(language, code) if not f.is_class]
+        return cls(code, inside, starts)
+
+    def around(self, line: int) -> Function | None:
+        """The outermost function around a line."""
+        last = len(self.starts) - 1
+        start, end = self.starts[min(line - 1, last)], self.starts[min(line, last)] - 1
+        return next((f for f in self.inside if f.outer_start <= end and start < f.outer_end), None)
 
 
 def first_prompt(

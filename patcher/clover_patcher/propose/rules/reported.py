@@ -11,6 +11,7 @@ from functools import lru_cache
 from tree_sitter import Node
 
 from clover_patcher.propose.forms import literal, simple, values
+from clover_patcher.propose.names import is_expression
 from clover_patcher.propose.syntax import walk
 from clover_patcher.propose.templates import (
     Change,
@@ -94,6 +95,41 @@ def _nearly(value: str, quotes: tuple[str, ...]) -> tuple[str, ...]:
                 if alike >= _ALIKE and window.strip() == window:
                     found[window] = max(alike, found.get(window, 0.0))
     return tuple(sorted(found, key=lambda window: -found[window])[:3])
+
+
+# --- types ------------------------------------------------------------------------------------
+
+_ITEM = r"('[^'\n]*'|\"[^\"\n]*\"|-?\d+(?:\.\d+)?|None)"
+_CONVERSIONS = (
+    (re.compile(rf"{_ITEM} == \[\1\]"), "[{}]"),
+    (re.compile(rf"{_ITEM} == \(\1,\)"), "({},)"),
+    (re.compile(rf"\[{_ITEM}\] == \1"), "{}[0]"),
+    (re.compile(r"(?<!\w)(-?\d+) == ['\"]\1['\"]"), "str({})"),
+    (re.compile(r"['\"](-?\d+)['\"] == \1(?![\w.])"), "int({})"),
+    (re.compile(r"\[[^\[\]\n]*\] == \([^()\n]*\)"), "tuple({})"),
+    (re.compile(r"[({][^({})\n]*[)}] == \[[^\[\]\n]*\]"), "list({})"),
+    (re.compile(r"\[[^\[\]\n]*\] == \{[^{}:\n]*\}"), "set({})"),
+)
+"""How two compared values tell that one is of the wrong type, and what makes it right."""
+_GIVEN = ("return_statement", "assignment", "argument_list", "keyword_argument", "pair", "list")
+
+
+@expression_rule("identifier", "attribute", "subscript", "call", "list_comprehension")
+def converted(node: Node, site: Site) -> Iterator[Change]:
+    """The value in the type that the failing comparison asks for."""
+    parent = node.parent
+    if parent is None or parent.type not in _GIVEN or not simple(node, site.source):
+        return
+    if not is_expression(node):
+        return
+    for form in _asked_for(site.clues.text):
+        likely = 3.0 if parent.type == "return_statement" else 1.0
+        yield change(node, form.format(site.text(node)), "convert", likely)
+
+
+@lru_cache(8)
+def _asked_for(message: str) -> tuple[str, ...]:
+    return tuple(form for pattern, form in _CONVERSIONS if pattern.search(message))
 
 
 # --- names and exceptions ---------------------------------------------------------------------
