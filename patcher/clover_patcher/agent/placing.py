@@ -7,6 +7,7 @@ repair never needs and a requirement often does: new functions, methods, constan
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Mapping, Sequence
 from textwrap import dedent
 
@@ -116,6 +117,11 @@ def _with_new(code: str, name: str, path: str, text: str) -> str | None:
     known = {f.qualname for f in standing}
     if any(f"{inside}{f.name}" in known for f in top):
         return None
+    if holder is None and re.match(r"\s*(?:async )?def \w+\(\s*self\b", code):
+        classes = [f.qualname for f in standing if f.is_class]
+        if len(classes) != 1:
+            raise Refused(f"{top[0].name} is a method: head it `{path}::ClassName.{top[0].name}`")
+        holder = next(f for f in standing if f.is_class)
     return _in_class(code, holder, text, language) if holder else _at_end(code, text, language)
 
 

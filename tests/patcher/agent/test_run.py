@@ -264,6 +264,7 @@ WHOLE = CART.replace("\n\ndef first", f"\n{METHOD}\n\ndef first")
         f"```python shop/cart.py\n{WHOLE}```",
         f"`shop/cart.py::Cart.count`\n```python\n{METHOD}```",
         f"```python\n{WHOLE}```",
+        "```python\ndef count(self):\n    return len(self.items)\n```",
         f"```\nREAD shop/cart.py\n```\n`shop/cart.py::Cart`\n```python\nclass Cart:\n{METHOD}```",
         "### `shop/cart.py::Cart.count`\n```py\ndef count(self):\n    return len(self.items)\n```",
     ],
