@@ -75,7 +75,7 @@ class Entry:
         """A new record without files; ids sort by time."""
         now = time.time()
         stamp = time.strftime("%Y%m%d-%H%M%S", time.gmtime(now))
-        mark = f"{stamp}-{int(now * 1000) % 1000:03d}{secrets.token_hex(1)}"
+        mark = f"{stamp}-{int(now * 1e6) % 1_000_000:06d}{secrets.token_hex(2)}"
         return cls(mark, str(root), now, title, **more)
 
 
