@@ -38,7 +38,8 @@ _BACK = "-back"
 
 State = Literal["new", "pending", "done", "conflicts"]
 _STATES: tuple[State, ...] = ("new", "pending", "done", "conflicts")
-_ID = re.compile(r"[0-9]{8}-[0-9]{6}-[0-9a-f]{5}")
+_ID = re.compile(r"[0-9]{8}-[0-9]{6}-(?:[0-9a-f]{5}|[0-9a-f]{10})")
+"""The shorter ones are of earlier versions."""
 
 
 @dataclass(frozen=True, slots=True)
