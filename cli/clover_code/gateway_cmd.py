@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import functools
 import ipaddress
 import os
@@ -136,8 +137,8 @@ def run(args: argparse.Namespace) -> int:
             )
             signal.signal(signal.SIGTERM, _stop)
             _say(listener, root)
-            uvicorn.Server(config).run(sockets=[listener])
-        except KeyboardInterrupt:
+            with contextlib.suppress(KeyboardInterrupt):  # also of a signal before it listens
+                uvicorn.Server(config).run(sockets=[listener])
             print("clover-code gateway: stopped", file=sys.stderr)
         finally:
             room.close()

@@ -42,11 +42,32 @@ def _is_stub(code: str) -> bool:
 
 
 def covers(code: str, text: str, language: str) -> bool:
-    """Whether `code` is the whole of a Python file: it binds every name that the file binds."""
+    """Whether `code` is the whole of a Python file: it binds every name that the file binds, and
+    has its other statements too (texts, calls, ``if __name__``)."""
     if language != "python" or is_abbreviated(code, language):
         return False
     given, standing = _names(code), _names(text)
-    return bool(standing) and given is not None and standing is not None and standing <= given
+    if not standing or given is None or not standing <= given:
+        return False
+    return _nameless(text) <= _nameless(code)
+
+
+def _nameless(code: str) -> frozenset[str]:
+    """The top-level statements of code that parses which bind no name; not its docstring."""
+    body = ast.parse(code).body
+    first = body[0] if body else None
+    if isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant):
+        body = body[1:]
+    binding = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Import, ast.ImportFrom)
+    return frozenset(
+        ast.dump(node) for node in body if not isinstance(node, binding) and not _stored(node)
+    )
+
+
+def _stored(node: ast.AST) -> set[str]:
+    """The names that a statement assigns to."""
+    names = (n for n in ast.walk(node) if isinstance(n, ast.Name))
+    return {n.id for n in names if isinstance(n.ctx, ast.Store)}
 
 
 def _names(code: str) -> frozenset[str] | None:
@@ -62,8 +83,7 @@ def _names(code: str) -> frozenset[str] | None:
         elif isinstance(node, ast.Import | ast.ImportFrom):
             found.update((a.asname or a.name).partition(".")[0] for a in node.names)
         else:
-            stored = (n for n in ast.walk(node) if isinstance(n, ast.Name))
-            found.update(n.id for n in stored if isinstance(n.ctx, ast.Store))
+            found |= _stored(node)
     return frozenset(found)
 
 

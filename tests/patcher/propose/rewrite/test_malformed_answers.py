@@ -325,3 +325,11 @@ def test_new_functions_and_imports_come_along() -> None:
     names: dict[str, Callable[[int], int]] = {}
     exec(text, names)
     assert names["f"](5) == 2
+
+
+def test_what_stands_outside_of_functions_is_not_lost() -> None:
+    """A block that has all functions of a file, but not its other statements, is not the file."""
+    text = '"""About."""\n\n\ndef f(x):\n    return x\n\n\n"""Notes."""\nprint(f(1))\n'
+    answer = "m.py\n```python\ndef f(x):\n    return x + 1\n```\n"
+    done = splice(read_answer(answer), {"m.py": text})
+    assert done.texts == {"m.py": text.replace("return x\n", "return x + 1\n")}
