@@ -35,6 +35,7 @@ from bench.fix import commit_cases as cases
 from bench.fix.commit_cases import CASES, PROJECTS, Case, load_cases, save_cases
 from bench.fix.commit_search import search
 from bench.fix.fix import one_line
+from bench.fix.mutants import tool_report
 
 _OVERTIME_S = 90.0
 _TESTS_S, _SUITE_S = 120.0, 300.0
@@ -90,7 +91,7 @@ def repair(
     command += ["--jobs", str(args.jobs)] if args.jobs else []
     command += ["--log", str(args.runs / f"{case.name}.jsonl")] if args.runs else []
     started = time.monotonic()
-    report, error = _report(command, root, args.budget + _OVERTIME_S)
+    report, error = tool_report(command, root, args.budget + _OVERTIME_S)
     seconds = time.monotonic() - started
     changed = _changed(root)
     fixed = bool(changed) and not any(map(cases.is_test, changed)) and _passes(case, root, python)
@@ -135,18 +136,6 @@ def run_judge(args: argparse.Namespace) -> int:
         print(_row(record), flush=True)
         args.log.write_text("".join(json.dumps(each) + "\n" for each in records))
     return run_report(argparse.Namespace(logs=[str(args.log)]))
-
-
-def _report(command: Sequence[str], cwd: Path, limit: float) -> tuple[Record, str]:
-    """The tool's JSON report, and what went wrong where there is none."""
-    try:
-        run = subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=limit)
-        report: Record = json.loads(run.stdout)
-    except subprocess.TimeoutExpired:
-        return {"status": "overtime"}, f"did not end within {limit:.0f} s"
-    except ValueError:
-        return {}, "".join((run.stderr or run.stdout).strip().splitlines()[-1:])
-    return report, ""
 
 
 def _proposer(provenance: Record) -> str:

@@ -166,7 +166,7 @@ def repair(mutant: Mutant, args: argparse.Namespace) -> Record:
         command += ["--check", library.check(sys.executable)]
         command += ["--budget", str(args.budget), "--engine", args.engine]
         started = time.monotonic()
-        report, error = _report(command, repository, args.budget + _OVERTIME_S)
+        report, error = tool_report(command, repository, args.budget + _OVERTIME_S)
         seconds = time.monotonic() - started
         patched = (repository / mutation.path).read_bytes()
         fixed = _only_changed(repository, mutation.path) and run_tests(library, repository) is True
@@ -186,7 +186,7 @@ def repair(mutant: Mutant, args: argparse.Namespace) -> Record:
     }  # fmt: skip
 
 
-def _report(command: Sequence[str], cwd: Path, limit: float) -> tuple[Record, str]:
+def tool_report(command: Sequence[str], cwd: Path, limit: float) -> tuple[Record, str]:
     """The tool's JSON report, and what went wrong where there is none."""
     try:
         run = subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=limit)

@@ -107,10 +107,9 @@ def model_points(args: argparse.Namespace) -> list[Point]:
     return points
 
 
-def fit(points: Sequence[Point]) -> Vector:
-    """Ridge logistic regression by Newton's method; the intercept is free."""
-    x = np.array([(1.0, *p.features) for p in points])
-    y = np.array([p.right for p in points], dtype=float)
+def logistic(rows: Sequence[Sequence[float]], right: Sequence[bool]) -> Vector:
+    """Ridge logistic regression by Newton's method; the first column, the intercept, is free."""
+    x, y = np.array(rows, float), np.array(right, float)
     weights = np.zeros(x.shape[1])
     penalty = np.diag([1e-6] + [RIDGE] * (x.shape[1] - 1))
     for _ in range(50):
@@ -124,9 +123,18 @@ def fit(points: Sequence[Point]) -> Vector:
     return weights
 
 
-def predict(weights: Vector, point: Point) -> float:
-    score = float(weights @ np.array((1.0, *point.features)))
+def probability(weights: Vector, row: Sequence[float]) -> float:
+    """What `logistic` has learnt, for one row."""
+    score = float(weights @ np.array(row))
     return 1 / (1 + math.exp(-min(30.0, max(-30.0, score))))
+
+
+def fit(points: Sequence[Point]) -> Vector:
+    return logistic([(1.0, *p.features) for p in points], [p.right for p in points])
+
+
+def predict(weights: Vector, point: Point) -> float:
+    return probability(weights, (1.0, *point.features))
 
 
 def cross_validated(points: Sequence[Point]) -> list[tuple[float, bool, str]]:

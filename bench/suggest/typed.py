@@ -25,7 +25,6 @@ import json
 import re
 import tempfile
 import time
-from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
@@ -37,7 +36,7 @@ from clover_engine.api import CancelToken, Engine, InfillRequest, InfillResult
 from clover_engine.statistics.cutter import cutter
 from clover_engine.statistics.edits import FileStatistics
 from clover_engine.statistics.grams import Grams
-from clover_engine.worker.local import LocalEngine
+from clover_engine.worker.local import DEFAULT_CHECKPOINT, LocalEngine
 from clover_lsp.completion.compute import Ask, Computer
 from clover_lsp.context.confidence import confidence, features
 from clover_lsp.context.room import Room, RoomOptions
@@ -233,36 +232,20 @@ def gather(args: argparse.Namespace) -> None:
             if not asked:
                 continue
             workspace = Workspace(package, Path(folder) / package, engines)
-            for case in _cases(workspace.ask, asked):
-                file.write(json.dumps(asdict(case)) + "\n")
-                file.flush()
+            for typed, variant in asked:
+                if (case := workspace.ask(typed, variant)) is not None:
+                    file.write(json.dumps(asdict(case)) + "\n")
+                    file.flush()
             workspace.room.close()
     for engine in engines.values():
         engine.engine.close()
 
 
-def _cases(
-    ask: Callable[[Typed, str], Case | None], asked: list[tuple[Typed, str]]
-) -> Iterator[Case]:
-    for typed, variant in asked:
-        case = ask(typed, variant)
-        if case is not None:
-            yield case
-
-
 def _engine(name: str, threads: int) -> Engine:
-    from clover_engine.checkpoint.known import DEFAULT_CHECKPOINT
-
-    path = DEFAULT_CHECKPOINT if name == "nano" else Path(name)
-    engine = LocalEngine(path if name == "nano" else _named(name), threads)
+    """The model by the name that CLOVER_CHECKPOINT takes; "nano": the shipped one."""
+    engine = LocalEngine(DEFAULT_CHECKPOINT if name == "nano" else Path(name), threads)
     engine.health(start=True)
     return engine
-
-
-def _named(name: str) -> Path:
-    from clover_engine.checkpoint.catalog import OFFERED
-
-    return OFFERED[name].path
 
 
 def main() -> None:

@@ -2,40 +2,16 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
+from bench.suggest.calibrate import Vector, logistic, probability
 
 from clover_engine.gate import model_features
 from clover_lsp.suggest.joint import PROPOSERS, log_odds
 
 Case = dict[str, Any]
-Vector = npt.NDArray[np.float64]
-RIDGE = 1.0
 _WHO = {"look-up": "look-up", "nano": "small"}
-
-
-def logistic(rows: Sequence[Sequence[float]], right: Sequence[bool]) -> Vector:
-    """Ridge logistic regression by Newton's method; the first column is not held back."""
-    x, y = np.array(rows, float), np.array(right, float)
-    weights = np.zeros(x.shape[1])
-    penalty = np.diag([1e-6] + [RIDGE] * (x.shape[1] - 1))
-    for _ in range(50):
-        p = 1 / (1 + np.exp(-np.clip(x @ weights, -30, 30)))
-        gradient = x.T @ (p - y) + penalty @ weights
-        step = np.linalg.solve((x * (p * (1 - p))[:, None]).T @ x + penalty, gradient)
-        weights = weights - step
-        if float(np.abs(step).max()) < 1e-8:
-            break
-    return weights
-
-
-def probability(weights: Vector, row: Sequence[float]) -> float:
-    score = float(weights @ np.array(row))
-    return 1 / (1 + math.exp(-min(30.0, max(-30.0, score))))
 
 
 def curve(cases: Sequence[Case], source: str) -> Vector:

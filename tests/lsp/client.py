@@ -310,9 +310,7 @@ class Editor:
         """Does what a client does on acceptance: replace the range, then run the command."""
         start, end = (self.offset(uri, p) for p in (item.range.start, item.range.end))
         self.replace(uri, start, end, item.insert_text)
-        command = item.command
-        params = types.ExecuteCommandParams(command.command, arguments=command.arguments)
-        self.request(types.WORKSPACE_EXECUTE_COMMAND, params)
+        self.command(item.command.command, *item.command.arguments)
 
     def offset(self, uri: str, position: types.Position) -> int:
         """The character offset of a position; own arithmetic by search."""

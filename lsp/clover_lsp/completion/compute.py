@@ -116,7 +116,7 @@ class Computer:
             found.is_quick = not ask.invoked and sure() >= QUICK_IS_ENOUGH
         if self._engine is None or found.is_quick:
             return
-        if ask.invoked or sure() < self._least or self._engine.health().ready:
+        if ask.invoked or self._engine.health().ready or sure() < self._least:
             yield self._engine
 
     def _generated(

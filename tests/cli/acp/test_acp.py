@@ -12,7 +12,7 @@ import acp
 import pytest
 from acp.schema import ClientCapabilities
 from tests.cli.acp.client import Client, Talk, in_session, talking
-from tests.cli.acp.conftest import BROKEN
+from tests.cli.broken import BROKEN
 
 CHECK = shlex.join([sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"])
 ANSWER = "```python\ndef last(items):\n    return items[-1]\n```\n"

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from tests.cli.acp.client import Client, Talk, copies_of, in_session
-from tests.cli.acp.conftest import BROKEN, TEST
+from tests.cli.broken import BROKEN, TEST
 
 CHECK = shlex.join([sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"])
 LAST = 14

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.cli.acp.conftest import BROKEN
 from tests.cli.acp.recorder import Line, settled
+from tests.cli.broken import BROKEN
 
 RECORDED = Path(__file__).parent / "recorded"
 ROOT = Path(__file__).parents[3]

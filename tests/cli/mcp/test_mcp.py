@@ -13,7 +13,7 @@ from typing import Any
 import anyio
 import pytest
 from mcp import Client, StdioServerParameters
-from tests.cli.mcp.conftest import BROKEN
+from tests.cli.broken import BROKEN
 
 from clover_code.desk import Desk
 from clover_code.mcp.server import make_server
